@@ -1,0 +1,1 @@
+"""Read measurements, fit the model to them, and answer from the command line."""

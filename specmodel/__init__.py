@@ -1,0 +1,1 @@
+"""The model: acceptance, cost and speed-up of speculative decoding. numpy only."""

@@ -1,0 +1,127 @@
+"""Exceptions and warnings: every one carries its facts as attributes.
+
+A message says what is wrong, what was found, what is allowed and what to do.
+"""
+
+from pathlib import Path
+from typing import Any
+
+
+class SpecModelError(Exception):
+    """Base of every error a user can cause; the command line prints it as one line."""
+
+
+class ParameterError(SpecModelError, ValueError):
+    """A value is outside what is possible.
+
+    Parameters
+    ----------
+    name : str
+        The parameter, as the caller wrote it.
+    value : object
+        What was given.
+    allowed : str
+        What is possible, for a person to read.
+    hint : str, optional
+        What to do about it.
+    """
+
+    def __init__(self, name: str, value: object, allowed: str, hint: str = "") -> None:
+        self.name, self.value, self.allowed, self.hint = name, value, allowed, hint
+        super().__init__(f"{name} must be {allowed}, got {value}" + (f"; {hint}" if hint else ""))
+
+
+class UnknownKeyError(SpecModelError, KeyError):
+    """A name is not in a catalogue (a packaged system, a source, a constant).
+
+    Parameters
+    ----------
+    what : str
+        The kind of thing that was looked up.
+    key : str
+        The name that was not found.
+    known : sequence of str
+        The names that exist.
+    """
+
+    def __init__(self, what: str, key: str, known: list[str]) -> None:
+        self.what, self.key, self.known = what, key, known
+        super().__init__(f"unknown {what} {key!r}; known: {', '.join(known) or 'none'}")
+
+    def __str__(self) -> str:  # KeyError would print the repr of its message
+        return str(self.args[0])
+
+
+class FormatError(SpecModelError, ValueError):
+    """A file cannot be read as what it should be.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    reason : str
+        What is wrong, what was found, what is allowed, what to do.
+    line : int, optional
+        Where, 1-based.
+    code : str, optional
+        A short name of the defect for machines.
+    """
+
+    def __init__(
+        self, path: Path | str, reason: str, *, line: int | None = None, code: str = ""
+    ) -> None:
+        self.path, self.reason, self.line, self.code = Path(path), reason, line, code
+        where = f"{path}, line {line}" if line is not None else f"{path}"
+        super().__init__(f"{where}: {reason}")
+
+
+class IncompatiblePointsError(SpecModelError, ValueError):
+    """Rows that cannot be one fit: they differ in a field that must be equal.
+
+    Parameters
+    ----------
+    field : str
+        The field in which they differ.
+    values : sequence of str
+        The values found.
+    hint : str, optional
+        What to do about it.
+    """
+
+    def __init__(self, field: str, values: list[str], hint: str = "") -> None:
+        self.field, self.values, self.hint = field, values, hint
+        super().__init__(
+            f"points differ in {field}: {'; '.join(values)}" + (f". {hint}" if hint else "")
+        )
+
+
+class FitError(SpecModelError, RuntimeError):
+    """The points do not allow a fit.
+
+    Parameters
+    ----------
+    reason : str
+        Why, and what to do.
+    result : object, optional
+        The best so far, which is not trusted.
+    """
+
+    def __init__(self, reason: str, result: Any = None) -> None:  # noqa: ANN401 - any result
+        self.reason, self.result = reason, result
+        super().__init__(reason)
+
+
+class ExtrapolationWarning(UserWarning):
+    """A value is outside the range that the constants were fitted on.
+
+    Parameters
+    ----------
+    axis : str
+        The quantity.
+    value, low, high : float
+        What was asked for, and the range of the points.
+    """
+
+    def __init__(self, axis: str, value: float, low: float, high: float) -> None:
+        self.axis, self.value, self.low, self.high = axis, value, low, high
+        super().__init__(f"{axis} {value:g} is outside the measured range {low:g} to {high:g}")
