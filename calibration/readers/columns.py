@@ -1,0 +1,218 @@
+"""The canonical columns: their names, other names, kinds and bounds."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from specmodel.units import MICRO, MILLI
+
+
+class Kind(Enum):
+    """What a column holds."""
+
+    NUMBER = "number"
+    WHOLE = "whole number"
+    LIST = "list of fractions"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One canonical column of a points file.
+
+    Parameters
+    ----------
+    name : str
+        Its name, with the unit.
+    kind : Kind
+        What it holds.
+    zero : bool
+        Whether zero is possible. No number of a points file can be negative.
+    aliases : tuple of str
+        Other names, normalised as `normalised_name` does, best first.
+    scaled : tuple of (str, float)
+        Names that carry another unit, and the factor from that unit.
+    """
+
+    name: str
+    kind: Kind = Kind.TEXT
+    zero: bool = False
+    aliases: tuple[str, ...] = ()
+    scaled: tuple[tuple[str, float], ...] = ()
+
+
+_THROUGHPUT_UNITS = (
+    *("tok/s", "tok_s", "tok_per_s", "tokens/s", "tokens_s", "tokens_per_s", "tps"),
+    *("tokens_per_second", "tok/sec", "tokens/sec"),
+)
+
+
+def _throughput(*prefixes: str) -> tuple[str, ...]:
+    """Return the names of a throughput after each prefix."""
+    return tuple(
+        prefix + name
+        for prefix in prefixes
+        for name in (
+            *("throughput", *_THROUGHPUT_UNITS),
+            *(f"throughput_{unit}" for unit in _THROUGHPUT_UNITS),
+        )
+    )
+
+
+def _time(*stems: str) -> tuple[tuple[str, float], ...]:
+    """Return the names of a time in other units than milliseconds."""
+    return tuple(
+        (f"{stem}_{unit}", factor)
+        for stem in stems
+        for unit, factor in (("s", 1 / MILLI), ("us", MICRO / MILLI))
+    )
+
+
+_BASELINES = ("baseline_", "base_", "no_spec_", "nospec_", "vanilla_", "baseline_output_")
+
+COLUMNS: Final = (
+    Column(
+        name="accept_length",
+        kind=Kind.NUMBER,
+        zero=True,  # its own bound, 1, is checked with the row
+        aliases=(
+            *("acc_length", "accept_len", "acceptance_length", "mean_acceptance_length", "tau"),
+            *("mean_accept_length", "mean_accept_len", "avg_accept_length", "avg_accept_len"),
+            *("average_acceptance_length", "average_accept_length", "avg_acceptance_length"),
+            *("acc_len", "acceptance_len", "mean_acc_length", "mean_acc_len", "avg_acc_length"),
+            *("spec_accept_length", "avg_spec_accept_length", "spec_decode_acceptance_length"),
+            *("tokens_per_round", "\N{GREEK SMALL LETTER TAU}"),
+        ),
+    ),
+    Column(
+        name="output_tokens_per_s",
+        kind=Kind.NUMBER,
+        aliases=(
+            "output_token_throughput",
+            *_throughput("output_", "spec_", "speculative_", "gen_", "generation_", "", "e2e_"),
+        ),
+    ),
+    Column(
+        name="baseline_tokens_per_s",
+        kind=Kind.NUMBER,
+        aliases=("baseline", "baseline_throughput", "baseline_tok/s", *_throughput(*_BASELINES)),
+    ),
+    Column(
+        name="batch_size",
+        kind=Kind.NUMBER,
+        aliases=("bs", "batch", "concurrency", "batchsize", "max_concurrency"),
+    ),
+    Column(
+        name="num_steps",
+        kind=Kind.WHOLE,
+        zero=True,
+        aliases=(
+            *("depth", "k", "num_speculative_tokens", "nextn", "speculative_num_steps", "steps"),
+            *("spec_steps", "spec_num_steps", "num_spec_tokens", "draft_depth", "gamma"),
+            *("speculative_num_tokens", "num_speculative_steps"),
+        ),
+    ),
+    Column(
+        name="topk",
+        kind=Kind.WHOLE,
+        zero=True,  # of a baseline row
+        aliases=("eagle_topk", "speculative_eagle_topk", "spec_topk", "draft_topk"),
+    ),
+    Column(
+        name="num_draft_tokens",
+        kind=Kind.NUMBER,
+        zero=True,  # of a baseline row
+        aliases=("speculative_num_draft_tokens", "spec_num_draft_tokens", "num_verify_tokens"),
+    ),
+    Column(
+        name="context_tokens",
+        kind=Kind.NUMBER,
+        zero=True,
+        aliases=("context", "context_length", "context_len", "ctx", "ctx_len", "ctx_tokens"),
+    ),
+    Column(
+        name="output_tokens",
+        kind=Kind.NUMBER,
+        aliases=("output_length", "output_len", "osl", "mean_output_tokens"),
+    ),
+    Column(
+        name="ttft_ms",
+        kind=Kind.NUMBER,
+        zero=True,
+        aliases=("mean_ttft_ms", "avg_ttft_ms"),
+        scaled=_time("ttft", "mean_ttft", "avg_ttft"),
+    ),
+    Column(
+        name="step_time_ms",
+        kind=Kind.NUMBER,
+        aliases=("round_time_ms", "mean_step_time_ms"),
+        scaled=_time("step_time", "round_time", "mean_step_time"),
+    ),
+    Column(
+        name="baseline_step_time_ms",
+        kind=Kind.NUMBER,
+        aliases=("decode_step_time_ms", "base_step_time_ms", "baseline_step_ms"),
+        scaled=_time("baseline_step_time", "decode_step_time", "base_step_time"),
+    ),
+    Column(name="spread", kind=Kind.NUMBER, zero=True, aliases=("relative_sd", "rel_sd", "cv")),
+    Column(
+        name="full_accuracy",
+        kind=Kind.LIST,
+        zero=True,
+        aliases=(
+            *("full_accuracies", "full_acc", "survival", "joint_accuracy"),
+            *("per_position_acceptance_rate", "per_position_acceptance_rates"),
+            *("acceptance_rate_per_position", "acceptance_rates_per_position"),
+        ),
+    ),
+    Column(name="temperature", kind=Kind.NUMBER, zero=True, aliases=("temp",)),
+    Column(name="dtype", aliases=("precision", "data_type")),
+    Column(name="variant"),
+    Column(name="throughput_scope", aliases=("tok_s_unit", "scope")),
+    Column(name="num_experts", kind=Kind.WHOLE, zero=True, aliases=("experts", "n_experts")),
+    Column(
+        name="experts_per_token",
+        kind=Kind.WHOLE,
+        zero=True,
+        aliases=("num_experts_per_tok", "experts_per_tok", "num_experts_per_token"),
+    ),
+    Column(name="workload", aliases=("dataset", "dataset_name", "task", "benchmark")),
+    Column(
+        name="target_model",
+        aliases=("model", "target", "target_model_name", "model_name", "target_model_path"),
+    ),
+    Column(
+        name="draft_model",
+        aliases=("drafter", "draft_model_name", "draft_model_path", "speculative_draft_model_path"),
+    ),
+    Column(
+        name="algorithm",
+        aliases=("speculative_algorithm", "spec_algorithm", "algo", "speculative_algo"),
+    ),
+    Column(name="engine", aliases=("framework", "serving_engine")),
+    Column(name="engine_version"),
+    Column(name="gpu", aliases=("gpu_type", "gpu_name", "gpu_model", "accelerator")),
+    Column(name="num_gpus", kind=Kind.WHOLE, aliases=("n_gpus", "num_gpu", "gpu_count")),
+    Column(
+        name="tp_size",
+        kind=Kind.WHOLE,
+        aliases=("tp", "tensor_parallel_size", "tensor_parallel", "tensor_parallelism"),
+    ),
+    Column(name="interconnect"),
+    Column(name="source_id", aliases=("source",)),
+    Column(name="source_url", aliases=("url",)),
+    Column(name="date"),
+    Column(name="notes", aliases=("note", "comment", "comments")),
+)
+"""Every canonical column, in the order of the file."""
+
+SPEEDUP: Final = Column(
+    name="speedup",
+    kind=Kind.NUMBER,
+    aliases=("speed_up", "speedup_x", "speed_up_x", "speedup_factor"),
+)
+"""Read and used, but not kept: it gives the baseline where there is none."""
+
+CANONICAL_NAMES: Final = tuple(column.name for column in COLUMNS)
+NUMBER_NAMES: Final = tuple(c.name for c in COLUMNS if c.kind in {Kind.NUMBER, Kind.WHOLE})
+TEXT_NAMES: Final = tuple(c.name for c in COLUMNS if c.kind is Kind.TEXT)

@@ -1,0 +1,167 @@
+"""Delimited text to records of cells: comments, blank lines, separator, quotes, line numbers."""
+
+import csv
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+SEPARATORS = (",", ";", "\t")
+"""What may stand between the columns."""
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_SEPARATOR_LINE = re.compile(r"\s*\"?sep=(.)\"?\s*", re.IGNORECASE)
+_LONGEST_CELL_LINES = 500  # a quote that is not closed by then was none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """The cells of one row.
+
+    Parameters
+    ----------
+    line : int
+        Line of the file in which it begins, 1-based.
+    cells : tuple of str
+        As written, without the quotes and without white space at the ends.
+    """
+
+    line: int
+    cells: tuple[str, ...]
+
+    @property
+    def filled(self) -> bool:
+        """Whether any cell holds something."""
+        return any(self.cells)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A header and the records below it.
+
+    Parameters
+    ----------
+    separator : str
+        What separates the columns.
+    header : Record
+        The first record.
+    records : tuple of Record
+        The others that hold something.
+    """
+
+    separator: str
+    header: Record
+    records: tuple[Record, ...]
+
+
+def split_table(text: str, is_known_name: Callable[[str], bool]) -> Table | None:
+    r"""Return the records of a delimited text.
+
+    Lines that begin with ``#`` and blank lines count for nothing. The separator is the one that
+    a first line ``sep=;`` names, otherwise the one that splits the header into most columns with
+    a known name, then into most columns.
+
+    Parameters
+    ----------
+    text : str
+        The content of the file.
+    is_known_name : callable
+        Tells whether a header cell is the name of a column.
+
+    Returns
+    -------
+    Table or None
+        None where the text has nothing but white space and comments.
+
+    Examples
+    --------
+    >>> split_table("# bench\na;b\n\n1;2\n", str.isalpha).records[0]
+    Record(line=4, cells=('1', '2'))
+    """
+    lines = _LINE_END.split(text)
+    numbered = _content_lines(lines)
+    first = next(numbered, None)
+    if first is None:
+        return None
+    named = _SEPARATOR_LINE.fullmatch(first[1])
+    if named:
+        first = next(numbered, None)
+        if first is None:
+            return None
+        separator = named[1]
+    else:
+        separator = _best_separator(lines, first[0], is_known_name)
+    records = _records(lines, first[0], separator)
+    header = next(records)
+    return Table(separator=separator, header=header, records=tuple(r for r in records if r.filled))
+
+
+def _content_lines(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """Yield the index and text of every line that is neither blank nor a comment."""
+    for index, line in enumerate(lines):
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield index, line
+
+
+def _best_separator(lines: list[str], index: int, is_known_name: Callable[[str], bool]) -> str:
+    """Return the separator that splits the header best."""
+
+    def score(separator: str) -> tuple[int, int]:
+        cells = next(_records(lines, index, separator)).cells
+        return sum(map(is_known_name, cells)), len(cells)
+
+    return max(SEPARATORS, key=score)
+
+
+def _records(lines: list[str], index: int, separator: str) -> Iterator[Record]:
+    """Yield the records from a line on; a quoted cell may hold line ends."""
+    while index < len(lines):
+        line = lines[index]
+        if not line.strip() or line.lstrip().startswith("#"):
+            index += 1
+            continue
+        if '"' not in line:
+            yield Record(line=index + 1, cells=_stripped(line.split(separator)))
+            index += 1
+            continue
+        count = _lines_in_quotes(lines, index)
+        parsed = _parse(lines[index : index + count], separator) if count > 1 else None
+        if parsed is None:
+            count = 1
+            parsed = _parse([line], separator) or [(0, line.split(separator))]
+        for offset, cells in parsed:
+            yield Record(line=index + offset + 1, cells=_stripped(cells))
+        index += count
+
+
+def _lines_in_quotes(lines: list[str], index: int) -> int:
+    """Return over how many lines the quotes that open in a line run; 1 where they never close."""
+    quotes = 0
+    for count, line in enumerate(lines[index : index + _LONGEST_CELL_LINES], start=1):
+        quotes += line.count('"')
+        if quotes % 2 == 0:
+            return count
+    return 1
+
+
+def _parse(lines: list[str], separator: str) -> list[tuple[int, list[str]]] | None:
+    """Return offset and cells of each record in some lines, None where the quotes are broken."""
+    reader = csv.reader(
+        (line + "\n" for line in lines),
+        delimiter=separator,
+        skipinitialspace=separator != " ",
+        strict=len(lines) > 1,
+    )
+    parsed = []
+    offset = 0
+    try:
+        for cells in reader:
+            parsed.append((offset, cells))
+            offset = reader.line_num
+    except csv.Error:
+        return None
+    return parsed
+
+
+def _stripped(cells: list[str]) -> tuple[str, ...]:
+    """Return the cells without white space at the ends."""
+    return tuple(cell.strip() for cell in cells)

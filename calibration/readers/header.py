@@ -1,0 +1,163 @@
+"""What the header of a file means: names without case, blanks and units, matched to columns."""
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from calibration.readers.columns import COLUMNS, SPEEDUP, Column, Kind
+from specmodel.units import KILO, MICRO, MILLI, PERCENT
+
+_UNIT = re.compile(r"\s*[\(\[]([^()\[\]]*)[\)\]]\s*$")
+_BLANKS = re.compile(r"[\s\-]+")
+_TIME_UNITS = {"ms": 1.0, "s": 1 / MILLI, "sec": 1 / MILLI, "us": MICRO / MILLI}
+_TIME_UNITS["\N{MICRO SIGN}s"] = _TIME_UNITS["\N{GREEK SMALL LETTER MU}s"] = MICRO / MILLI
+_NOT_TOKENS = ("req", "token/req", "k", "ktok", "ktokens", "kb", "mb")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderColumn:
+    """One column of a file.
+
+    Parameters
+    ----------
+    index : int
+        Its place in the row.
+    written : str
+        Its name as the file writes it.
+    column : Column or None
+        What it means, None where that is not known.
+    factor : float
+        From the unit of the file to the unit of the column.
+    scope : str
+        What the throughput is counted over, where the unit says it (``tok/s/user``).
+    """
+
+    index: int
+    written: str
+    column: Column | None
+    factor: float = 1.0
+    scope: str = ""
+
+
+_Meaning = tuple[Column, int, float]  # rank: 0 is the canonical name
+
+
+def _meanings() -> dict[str, _Meaning]:
+    """Return what every known name means; no name may mean two things."""
+    known: dict[str, _Meaning] = {}
+    for column in (*COLUMNS, SPEEDUP):
+        names = [(name, 1.0) for name in (column.name, *column.aliases)]
+        for rank, (name, factor) in enumerate([*names, *column.scaled]):
+            if known.setdefault(name, (column, rank, factor))[0] is not column:
+                raise AssertionError(f"{name} names {known[name][0].name} and {column.name}")
+    return known
+
+
+_MEANINGS: Final = _meanings()
+
+
+def normalised_name(written: str) -> str:
+    """Return a column name in lower case, with underscores and without a unit in brackets.
+
+    Examples
+    --------
+    >>> normalised_name("Acc Length"), normalised_name("Throughput (tok/s)")
+    ('acc_length', 'throughput')
+    """
+    return _BLANKS.sub("_", _UNIT.sub("", written).strip()).casefold()
+
+
+def canonical_name(written: str) -> str | None:
+    """Return the canonical column that a name stands for, None where it is not known.
+
+    Examples
+    --------
+    >>> canonical_name("Tok/s"), canonical_name("num-speculative-tokens"), canonical_name("colour")
+    ('output_tokens_per_s', 'num_steps', None)
+    """
+    found = _MEANINGS.get(normalised_name(written))
+    return found[0].name if found else None
+
+
+def closest_name(written: str) -> str | None:
+    """Return the known name that is spelled most like an unknown one, None where none is close.
+
+    Examples
+    --------
+    >>> closest_name("acept_lenght"), closest_name("colour")
+    ('accept_length', None)
+    """
+    close = difflib.get_close_matches(normalised_name(written), _MEANINGS, n=1, cutoff=0.8)
+    return close[0] if close else None
+
+
+def match_header(names: Sequence[str]) -> tuple[HeaderColumn, ...]:
+    """Return what the columns of a file mean; columns without a name are left out.
+
+    Where two columns mean the same, the one with the better name has it (the canonical name,
+    then the aliases in their order, then the first), and the other counts as not known.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The cells of the header.
+
+    Returns
+    -------
+    tuple of HeaderColumn
+        In the order of the file.
+
+    Examples
+    --------
+    >>> [c.column.name if c.column else None for c in match_header(["k", "num_steps", "tau"])]
+    [None, 'num_steps', 'accept_length']
+    """
+    best: dict[str, tuple[int, int]] = {}
+    read: list[HeaderColumn] = []
+    for index, written in enumerate(names):
+        if not written.strip():
+            continue
+        found = _MEANINGS.get(normalised_name(written))
+        unit = _read_unit(written, found[0]) if found else None
+        if found is None or unit is None:
+            read.append(HeaderColumn(index=index, written=written.strip(), column=None))
+            continue
+        column, rank, factor = found
+        best[column.name] = min(best.get(column.name, (rank, index)), (rank, index))
+        read.append(
+            HeaderColumn(
+                index=index,
+                written=written.strip(),
+                column=column,
+                factor=factor * unit[0],
+                scope=unit[1],
+            )
+        )
+    return tuple(
+        c
+        if c.column is None or best[c.column.name][1] == c.index
+        else HeaderColumn(index=c.index, written=c.written, column=None)
+        for c in read
+    )
+
+
+def _read_unit(written: str, column: Column) -> tuple[float, str] | None:
+    """Return factor and scope of a unit in brackets, None where the column cannot have it."""
+    found = _UNIT.search(written)
+    unit = found[1].strip().casefold().replace(" ", "") if found else ""
+    if column.name.endswith("_ms") and unit:
+        factor = _TIME_UNITS.get(unit)
+        return None if factor is None else (factor, "")
+    if unit == "%" and column.kind is not Kind.TEXT:
+        return PERCENT, ""
+    if column.name.endswith("tokens_per_s"):
+        if unit.startswith("req"):
+            return None
+        scopes = {"/user": "per_user", "/gpu": "per_gpu"}
+        scope = next((s for end, s in scopes.items() if unit.endswith(end)), "")
+        return KILO if unit.startswith("k") else 1.0, scope
+    if column.name.endswith("tokens") and unit in _NOT_TOKENS:
+        return None
+    return 1.0, ""

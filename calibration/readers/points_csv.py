@@ -1,0 +1,360 @@
+"""Plain tables: comma, semicolon or tab separated, with the canonical columns or other names."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from calibration.readers.columns import SPEEDUP, Column, Kind
+from calibration.readers.delimited import Record, Table, split_table
+from calibration.readers.header import HeaderColumn, canonical_name, closest_name, match_header
+from calibration.readers.numerals import (
+    NumeralError,
+    is_missing,
+    parse_list,
+    parse_number,
+    uses_decimal_comma,
+)
+from calibration.readers.reading import (
+    ORIGIN_NAMES,
+    Cell,
+    Dropped,
+    PointWarning,
+    Reading,
+    Row,
+    SourceText,
+)
+from calibration.readers.row_checks import Refusal, check_row, number
+from specmodel.errors import FormatError
+from specmodel.units import MILLI
+
+FORMAT = "points_csv"
+
+_ROW_WARNINGS = {
+    "accept_length_from_accuracy": "accept length computed as 1 + sum of full_accuracy",
+    "accuracy_sum_mismatch": "1 + sum of full_accuracy differs from accept_length by more than "
+    "5 %: they may come from different runs, or the accuracies may not be joint",
+    "draft_tokens_not_a_chain": "num_draft_tokens is not num_steps + 1 although topk is 1",
+    "looks_like_percent": "full_accuracy would fit accept_length as percentages; write 78% or "
+    "0.78 and read the file again",
+    "root_added": "num_draft_tokens did not count the root; one was added",
+    "speedup_mismatch": "speedup differs from throughput / baseline by more than 5 %; it was not used",
+    "throughput_from_step_time": "no throughput: taken as batch size * accept length / step "
+    "time, which leaves out prefill and idle time",
+}
+_SPEEDUP_TOLERANCE = 0.05
+_MOST_REASONS = 3
+_RESERVED = ("file", "line", *ORIGIN_NAMES)  # where a row comes from; see calibration.table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layout:
+    """How a table is to be read."""
+
+    separator: str
+    decimal_comma: bool
+    columns: tuple[HeaderColumn, ...]
+    extra_names: Mapping[int, str]  # of the columns whose meaning is not known
+
+    @property
+    def width(self) -> int:
+        """How many columns have a name or stand before one that has."""
+        return max((c.index for c in self.columns), default=-1) + 1
+
+    @property
+    def by_name(self) -> dict[str, HeaderColumn]:
+        """The known columns by their canonical name."""
+        return {c.column.name: c for c in self.columns if c.column is not None}
+
+
+def recognise(head: str) -> bool:
+    r"""Return whether a text is a table of points.
+
+    It is one if its header has a column about acceptance, or if it is a table of depths and
+    throughputs with runs at ``num_steps`` 0, which is how a baseline is written down.
+
+    Examples
+    --------
+    >>> recognise("tau;tok/s\n2,3;90,0\n"), recognise("name,colour\napple,red\n")
+    (True, False)
+    """
+    table = split_table(head, _is_known)
+    if table is None:
+        return False
+    by_name = _layout(table).by_name
+    if "accept_length" in by_name or "full_accuracy" in by_name:
+        return True
+    if "num_steps" not in by_name or "output_tokens_per_s" not in by_name:
+        return False
+    steps = by_name["num_steps"].index
+    return any(r.cells[steps : steps + 1] in {("0",), ("0.0",)} for r in table.records)
+
+
+def read(source: SourceText) -> Reading:
+    r"""Return the rows of a table, the rows that were dropped and why.
+
+    Parameters
+    ----------
+    source : SourceText
+        The text of the file.
+
+    Returns
+    -------
+    Reading
+        With at least one row.
+
+    Raises
+    ------
+    FormatError
+        With code ``no_points`` where no row is left; the message has the first reasons.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> text = "accept_length,throughput,baseline\n2.1,82.3,90.0\nabout 2,80,90\n"
+    >>> reading = read(SourceText(path=Path("bench.csv"), text=text, encoding="utf-8"))
+    >>> len(reading.rows), str(reading.dropped[0])
+    (1, "bench.csv, line 3, column accept_length: 'about 2' is not a number")
+    """
+    table = split_table(source.text, _is_known)
+    if table is None:
+        raise FormatError(source.path, "nothing but comments", code="empty_file")
+    layout = _layout(table)
+    names = {name: column.written for name, column in layout.by_name.items()}
+    rows: list[Row] = []
+    dropped: list[Dropped] = []
+    noted: dict[str, list[int]] = defaultdict(list)
+    seen: dict[tuple[object, ...], int] = {}
+    for record in table.records:
+        row = _read_record(record, layout, noted)
+        if isinstance(row, Row):
+            first = seen.setdefault(_identity(row), row.line)
+            if first == row.line:
+                rows.append(row)
+                continue
+            row = Refusal(
+                code="duplicate_row", column="", message=f"equal to line {first} in every column"
+            )
+        if row is not None:
+            dropped.append(
+                Dropped(
+                    path=source.path,
+                    line=record.line,
+                    code=row.code,
+                    message=row.message,
+                    column=names.get(row.column, row.column),
+                )
+            )
+    if not rows:
+        raise FormatError(source.path, _no_points(dropped), code="no_points")
+    return Reading(
+        path=source.path,
+        format=FORMAT,
+        rows=tuple(rows),
+        dropped=tuple(dropped),
+        warnings=tuple(_warnings(source, layout, noted)),
+    )
+
+
+def _is_known(written: str) -> bool:
+    """Return whether a header cell names a column that is known."""
+    return canonical_name(written) is not None
+
+
+def _layout(table: Table) -> _Layout:
+    """Return how a table is to be read."""
+    columns = match_header(table.header.cells)
+    comma = table.separator != "," and uses_decimal_comma(_number_cells(table, columns))
+    taken = {*_RESERVED, *(c.column.name for c in columns if c.column is not None)}
+    extra_names = {}
+    for column in columns:
+        if column.column is None:
+            name, count = column.written, 1
+            while name in taken:
+                count += 1
+                name = f"{column.written} ({count})"
+            taken.add(name)
+            extra_names[column.index] = name
+    return _Layout(
+        separator=table.separator, decimal_comma=comma, columns=columns, extra_names=extra_names
+    )
+
+
+def _number_cells(table: Table, columns: tuple[HeaderColumn, ...]) -> Iterable[str]:
+    """Yield the cells of the columns that hold numbers."""
+    indices = [c.index for c in columns if c.column is not None and c.column.kind is not Kind.TEXT]
+    for record in table.records:
+        for index in indices:
+            if index < len(record.cells):
+                yield record.cells[index]
+
+
+def _identity(row: Row) -> tuple[object, ...]:
+    """Return what two rows share when they are equal in every column."""
+    return (*sorted(row.cells.items()), *sorted(row.extra.items()))
+
+
+def _read_record(
+    record: Record, layout: _Layout, noted: dict[str, list[int]]
+) -> Row | Refusal | None:
+    """Return the row of a record, why it is refused, or None where nothing but blanks is there."""
+    if any(record.cells[layout.width :]):
+        return Refusal(
+            code="ragged_row",
+            column="",
+            message=f"{len(record.cells)} cells, but the header has {layout.width} columns; quote "
+            f"cells that hold {layout.separator!r}",
+        )
+    cells: dict[str, Cell] = {}
+    extra: dict[str, str] = {}
+    for column in layout.columns:
+        written = record.cells[column.index] if column.index < len(record.cells) else ""
+        if is_missing(written):
+            continue
+        if column.column is None:
+            extra[layout.extra_names[column.index]] = written
+            continue
+        value = _read_cell(
+            written, column.column, column.factor, decimal_comma=layout.decimal_comma
+        )
+        if isinstance(value, Refusal):
+            return value
+        cells[column.column.name] = value
+        if column.scope and column.column.name == "output_tokens_per_s":
+            cells.setdefault("throughput_scope", column.scope)
+    if not cells and not extra:
+        return None
+    return _complete(record.line, cells, extra, noted)
+
+
+def _read_cell(
+    written: str, column: Column, factor: float, *, decimal_comma: bool
+) -> Cell | Refusal:
+    """Return the value of a cell that is not empty, or why it is none."""
+    if column.kind is Kind.TEXT:
+        return written
+    if column is SPEEDUP:
+        written = written.rstrip("x\N{MULTIPLICATION SIGN} ")
+    try:
+        if column.kind is Kind.LIST:
+            values = parse_list(written, decimal_comma=decimal_comma)
+        else:
+            values = (parse_number(written, decimal_comma=decimal_comma),)
+    except NumeralError as error:
+        return Refusal(code=error.code, column=column.name, message=error.message)
+    values = tuple(value * factor for value in values)
+    least = min(values)
+    if least < 0 or (least == 0 and not column.zero):
+        allowed = "zero or above" if column.zero else "above zero"
+        return Refusal(
+            code="not_positive", column=column.name, message=f"{written} must be {allowed}"
+        )
+    if column.kind is Kind.WHOLE and not values[0].is_integer():
+        return Refusal(
+            code="not_a_number", column=column.name, message=f"{written} must be a whole number"
+        )
+    return values if column.kind is Kind.LIST else values[0]
+
+
+def _complete(
+    line: int, cells: Mapping[str, Cell], extra: Mapping[str, str], noted: dict[str, list[int]]
+) -> Row | Refusal:
+    """Return the row with what follows from its cells, or why it is refused."""
+    if "output_tokens_per_s" not in cells and not _step_time_gives_throughput(cells):
+        return Refusal(
+            code="missing_throughput",
+            column="output_tokens_per_s",
+            message="no throughput, and no step_time_ms and batch_size that give it",
+        )
+    checked = check_row(cells)
+    if isinstance(checked, Refusal):
+        if checked.looks_like_percent:
+            noted["looks_like_percent"].append(line)
+        return checked
+    complete = dict(checked.cells)
+    notes = list(checked.notes)
+    if "output_tokens_per_s" not in complete:
+        complete["output_tokens_per_s"] = _throughput_from_step_time(complete)
+        complete["throughput_origin"] = "step_time"
+        notes.append("throughput_from_step_time")
+    notes += _fill_baseline(complete)
+    for note in notes:
+        noted[note].append(line)
+    return Row(line=line, cells=complete, extra=extra)
+
+
+def _step_time_gives_throughput(cells: Mapping[str, Cell]) -> bool:
+    """Return whether the step time and the batch give the throughput of the whole batch.
+
+    Beside a measured baseline they do not: it may hold prefill, the step time never does.
+    """
+    aggregate = cells.get("throughput_scope", "aggregate") == "aggregate"
+    alone = "baseline_tokens_per_s" not in cells
+    return aggregate and alone and "step_time_ms" in cells and "batch_size" in cells
+
+
+def _throughput_from_step_time(cells: Mapping[str, Cell]) -> float:
+    """Return the decode throughput of a batch, [tokens/s]."""
+    batch_size, step_time_ms = number(cells, "batch_size"), number(cells, "step_time_ms")
+    if batch_size is None or step_time_ms is None:
+        raise AssertionError("batch_size and step_time_ms were checked before")
+    emitted = number(cells, "accept_length") or 1.0  # one a step without speculation
+    return emitted * batch_size / (step_time_ms * MILLI)
+
+
+def _fill_baseline(cells: dict[str, Cell]) -> list[str]:
+    """Fill the baseline that follows from the speed-up; return the codes of what is to be said."""
+    speedup = cells.pop("speedup", None)
+    output, baseline = number(cells, "output_tokens_per_s"), number(cells, "baseline_tokens_per_s")
+    if not isinstance(speedup, float) or output is None or number(cells, "num_steps") == 0:
+        return []
+    if baseline is None:
+        cells["baseline_tokens_per_s"] = output / speedup
+        cells["baseline_origin"] = "speedup"
+        return []
+    mismatch = abs(speedup * baseline / output - 1) > _SPEEDUP_TOLERANCE
+    return ["speedup_mismatch"] if mismatch else []
+
+
+def _no_points(dropped: list[Dropped]) -> str:
+    """Return why nothing is left of a file."""
+    if not dropped:
+        return "a header, and no row below it; add one row per measurement"
+    reasons = "; ".join(row.within_file for row in dropped[:_MOST_REASONS])
+    more = len(dropped) - _MOST_REASONS
+    return f"no usable row: {reasons}" + (f"; and {more} more" if more > 0 else "")
+
+
+def _warnings(
+    source: SourceText, layout: _Layout, noted: Mapping[str, list[int]]
+) -> Iterable[PointWarning]:
+    """Yield what is to be said about a file, each code once."""
+    if source.guessed:
+        yield PointWarning(
+            code="encoding_guessed",
+            message=f"not UTF-8; read as {source.encoding}",
+            path=source.path,
+        )
+    unknown = [_unknown(c.written, layout) for c in layout.columns if c.column is None]
+    if unknown:
+        yield PointWarning(
+            code="unknown_column",
+            message="; ".join(unknown),
+            path=source.path,
+        )
+    for code in sorted(noted):
+        yield PointWarning(
+            code=code, message=_ROW_WARNINGS[code], path=source.path, lines=tuple(noted[code])
+        )
+
+
+def _unknown(written: str, layout: _Layout) -> str:
+    """Return what is said of a column whose meaning is not known or already given."""
+    meaning = canonical_name(written)
+    if meaning in layout.by_name:
+        other = layout.by_name[meaning].written
+        return f"column {written!r} means {meaning}, which {other!r} gives; kept as it is"
+    if meaning is not None:
+        return f"column {written!r} has a unit that {meaning} cannot have; kept as it is"
+    close = closest_name(written)
+    hint = f"; did you mean {close!r}?" if close else ""
+    return f"column {written!r} is not known; kept as it is{hint}"

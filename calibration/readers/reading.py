@@ -1,0 +1,169 @@
+"""What a reader returns: rows in canonical columns, and what it could not use and why."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+Cell: TypeAlias = float | str | tuple[float, ...]
+"""A value of one canonical column: a number, a text or a list of accuracies."""
+
+ORIGIN_NAMES = ("throughput_origin", "baseline_origin")
+"""Beside the canonical columns: where a throughput comes from when it was not measured.
+
+``step_time`` (decode only), ``speedup``, or ``rows`` (the mean of baseline rows).
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceText:
+    """The decoded text of one file.
+
+    Parameters
+    ----------
+    path : Path
+        Where it was read from.
+    text : str
+        Its content, without a byte order mark.
+    encoding : str
+        How it was decoded.
+    guessed : bool
+        Whether the encoding is a guess because the bytes were not UTF-8.
+    """
+
+    path: Path
+    text: str
+    encoding: str
+    guessed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One measurement as a file gives it.
+
+    Parameters
+    ----------
+    line : int
+        Line of the file, 1-based; the first one where a row takes several.
+    cells : mapping from str to float, str or tuple of float
+        Canonical columns that are filled, and `ORIGIN_NAMES` where they say something.
+    extra : mapping from str to str
+        Columns whose meaning is not known, as written.
+    """
+
+    line: int
+    cells: Mapping[str, Cell]
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """A row that was left out.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    line : int
+        Its line, 1-based.
+    code : str
+        The reason, for machines.
+    message : str
+        The reason, for people: what was found and what is allowed.
+    column : str
+        The column at fault as the file calls it; empty where it is the row as a whole.
+    """
+
+    path: Path
+    line: int
+    code: str
+    message: str
+    column: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}, {self.within_file}"
+
+    @property
+    def within_file(self) -> str:
+        """The same without the path."""
+        where = f"line {self.line}" + (f", column {self.column}" if self.column else "")
+        return f"{where}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointWarning:
+    """Something that the user should know about rows that were kept.
+
+    Parameters
+    ----------
+    code : str
+        The kind of warning, for machines.
+    message : str
+        What was found and what it means.
+    path : Path or None
+        The file, where it concerns one.
+    lines : tuple of int
+        The lines of that file, where it concerns some.
+    """
+
+    code: str
+    message: str
+    path: Path | None = None
+    lines: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        if self.path is None:
+            return self.message
+        return f"{self.path}{format_lines(self.lines)}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Everything that one file says.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    format : str
+        The format as recognised from the content.
+    rows : tuple of Row
+        What could be used, in the order of the file.
+    dropped : tuple of Dropped
+        What could not.
+    warnings : tuple of PointWarning
+        At most one of each code.
+    """
+
+    path: Path
+    format: str
+    rows: tuple[Row, ...]
+    dropped: tuple[Dropped, ...] = ()
+    warnings: tuple[PointWarning, ...] = ()
+
+
+class Reader(Protocol):
+    """One input format: a module with these three names."""
+
+    FORMAT: str
+
+    def recognise(self, head: str) -> bool:
+        """Say whether a file that begins like this is of the format."""
+
+    def read(self, source: SourceText) -> Reading:
+        """Return the rows of a file of the format."""
+
+
+def format_lines(lines: tuple[int, ...], most: int = 8) -> str:
+    """Return ``", line 3"`` or ``", lines 3, 5 and 9 more"``; nothing without lines.
+
+    Examples
+    --------
+    >>> format_lines((3,)), format_lines((3, 5)), format_lines((1, 2, 3, 4), most=2)
+    (', line 3', ', lines 3, 5', ', lines 1, 2 and 2 more')
+    """
+    if not lines:
+        return ""
+    shown = ", ".join(str(line) for line in lines[:most])
+    rest = f" and {len(lines) - most} more" if len(lines) > most else ""
+    return f", line{'s' if len(lines) > 1 else ''} {shown}{rest}"

@@ -1,0 +1,268 @@
+"""What the numbers of one row must satisfy together, whatever format they came in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from calibration.readers.reading import Cell
+from specmodel.units import PERCENT
+
+BLOCK_DRAFTERS = ("dflash", "dspark", "peagle", "pard", "domino", "dfly")
+"""Algorithms that draft a block in one forward: the depth does not bound the accept length."""
+
+SCOPES = ("aggregate", "per_user", "per_gpu")
+"""What a throughput may be counted over."""
+
+SUM_TOLERANCE = 0.05
+"""Largest relative gap between an accept length and 1 + sum of full accuracy that is not said."""
+
+_PERCENT_TOLERANCE = 0.02
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a row cannot be used.
+
+    Parameters
+    ----------
+    code : str
+        The reason, for machines.
+    column : str
+        The canonical column at fault.
+    message : str
+        The reason, for people.
+    looks_like_percent : bool
+        Whether the accuracies, read as percent, give the row's own accept length.
+    """
+
+    code: str
+    column: str
+    message: str
+    looks_like_percent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedRow:
+    """A row that holds together.
+
+    Parameters
+    ----------
+    cells : mapping
+        The cells, completed by what follows from them.
+    notes : tuple of str
+        Codes of warnings about it.
+    """
+
+    cells: Mapping[str, Cell]
+    notes: tuple[str, ...] = ()
+
+
+def number(cells: Mapping[str, Cell], name: str) -> float | None:
+    """Return a number of a row, None where it is missing.
+
+    Examples
+    --------
+    >>> number({"num_steps": 3.0}, "num_steps"), number({}, "topk")
+    (3.0, None)
+    """
+    value = cells.get(name)
+    return value if isinstance(value, float) else None
+
+
+def is_block_drafter(cells: Mapping[str, Cell]) -> bool:
+    """Return whether a row drafts a whole block in one forward.
+
+    Said by the algorithm, or by a chain of one step that verifies more than its draft and root.
+
+    Examples
+    --------
+    >>> is_block_drafter({"algorithm": "DFLASH"}), is_block_drafter({"algorithm": "EAGLE3"})
+    (True, False)
+    """
+    algorithm = str(cells.get("algorithm", "")).casefold().replace("-", "").replace("_", "")
+    if algorithm.startswith(BLOCK_DRAFTERS):
+        return True
+    chain = number(cells, "topk") in {None, 1.0}
+    return (
+        chain and number(cells, "num_steps") == 1 and (number(cells, "num_draft_tokens") or 0) > 2
+    )
+
+
+def longest_accept_length(cells: Mapping[str, Cell]) -> tuple[float, str] | None:
+    """Return the most tokens that a round of this row can emit, and why; None where unknown.
+
+    Returns
+    -------
+    tuple of (float, str) or None
+        ``num_steps + 1`` for chains and trees, ``num_draft_tokens`` for block drafters and where
+        the depth is unknown, [tokens].
+
+    Examples
+    --------
+    >>> longest_accept_length({"num_steps": 3.0})
+    (4.0, 'num_steps + 1')
+    """
+    num_steps, num_draft_tokens = number(cells, "num_steps"), number(cells, "num_draft_tokens")
+    if num_steps is not None and not is_block_drafter(cells):
+        return num_steps + 1, "num_steps + 1"
+    if num_draft_tokens:
+        return num_draft_tokens, "num_draft_tokens"
+    return None
+
+
+def check_row(cells: Mapping[str, Cell]) -> CheckedRow | Refusal:
+    """Return the row with its root counted and its accept length filled, or why it is refused.
+
+    Parameters
+    ----------
+    cells : mapping
+        Canonical columns of one row, each valid by itself.
+
+    Returns
+    -------
+    CheckedRow or Refusal
+        The first defect that applies.
+
+    Examples
+    --------
+    >>> check_row({"accept_length": 9.0, "num_steps": 3.0}).code
+    'accept_length_out_of_range'
+    >>> check_row({"full_accuracy": (0.7, 0.5)}).cells["accept_length"]
+    2.2
+    """
+    completed, notes = _with_root(cells)
+    refusal = _refused_accuracy(completed) or _refused_topk(completed)
+    if refusal is not None:
+        return refusal
+    if "accept_length" not in completed and number(completed, "num_steps") != 0:
+        filled = _from_accuracy(completed)
+        if isinstance(filled, Refusal):
+            return filled
+        completed = {**completed, "accept_length": filled}
+        notes = (*notes, "accept_length_from_accuracy")
+    refusal = _refused_accept_length(completed)
+    if refusal is not None:
+        return refusal
+    return CheckedRow(cells=completed, notes=(*notes, *_notes(completed)))
+
+
+def _with_root(cells: Mapping[str, Cell]) -> tuple[Mapping[str, Cell], tuple[str, ...]]:
+    """Return the row with the root counted: a chain of k that verifies k has left it out."""
+    num_steps = number(cells, "num_steps")
+    sglang = str(cells.get("engine", "")).casefold().startswith("sglang")  # counts the root
+    chain = number(cells, "topk") in {None, 1.0} and not is_block_drafter(cells)
+    if num_steps and chain and not sglang and number(cells, "num_draft_tokens") == num_steps:
+        return {**cells, "num_draft_tokens": num_steps + 1}, ("root_added",)
+    return cells, ()
+
+
+def _refused_accuracy(cells: Mapping[str, Cell]) -> Refusal | None:
+    """Return what is wrong with the list of full accuracies."""
+    accuracy = cells.get("full_accuracy", ())
+    if not isinstance(accuracy, tuple) or not accuracy:
+        return None
+    if max(accuracy) > 1:
+        accept_length = number(cells, "accept_length")
+        as_percent = 1 + sum(accuracy) * PERCENT
+        return Refusal(
+            code="accuracy_above_one",
+            column="full_accuracy",
+            message=f"accuracy {max(accuracy):g} is above 1; if it is a percentage, write "
+            f"{max(accuracy):g}% or divide by 100",
+            looks_like_percent=accept_length is not None
+            and max(accuracy) <= 1 / PERCENT
+            and abs(as_percent - accept_length) <= _PERCENT_TOLERANCE * accept_length,
+        )
+    for depth, (shallow, deep) in enumerate(pairwise(accuracy), start=2):
+        if deep > shallow + _ROUNDING:
+            return Refusal(
+                code="accuracy_increasing",
+                column="full_accuracy",
+                message=f"full accuracy rises from {shallow:g} to {deep:g} at depth {depth}, but "
+                "the chance that all drafts up to a depth are accepted cannot rise; are these "
+                "conditional accuracies?",
+            )
+    return None
+
+
+def _refused_topk(cells: Mapping[str, Cell]) -> Refusal | None:
+    """Return why a row that drafts cannot have this tree."""
+    for name in ("topk", "num_draft_tokens"):
+        if number(cells, name) == 0 and number(cells, "num_steps") != 0:
+            return Refusal(
+                code="not_positive", column=name, message="0 is only possible where num_steps is 0"
+            )
+    return None
+
+
+def _from_accuracy(cells: Mapping[str, Cell]) -> float | Refusal:
+    """Return the accept length that follows from the full accuracies."""
+    accuracy = cells.get("full_accuracy")
+    if not isinstance(accuracy, tuple):
+        return Refusal(
+            code="missing_accept_length",
+            column="accept_length",
+            message="no accept length, and no full_accuracy that gives it; a run without "
+            "speculation has num_steps 0",
+        )
+    depth = _depth(cells)
+    if depth is not None and len(accuracy) < depth:
+        return Refusal(
+            code="missing_accept_length",
+            column="accept_length",
+            message=f"no accept length, and full_accuracy has {len(accuracy)} of {depth:g} depths",
+        )
+    return 1 + sum(accuracy[: None if depth is None else int(depth)])
+
+
+def _depth(cells: Mapping[str, Cell]) -> float | None:
+    """Return the number of draft tokens on the longest path, None where it is unknown."""
+    longest = longest_accept_length(cells)
+    return None if longest is None else longest[0] - 1
+
+
+def _refused_accept_length(cells: Mapping[str, Cell]) -> Refusal | None:
+    """Return why no round can have this accept length."""
+    accept_length = number(cells, "accept_length")
+    if accept_length is None:
+        return None
+    if accept_length < 1 - _ROUNDING:
+        return Refusal(
+            code="accept_length_out_of_range",
+            column="accept_length",
+            message=f"{accept_length:g} is below 1, but a round emits at least the bonus token; "
+            "accept_length counts it",
+        )
+    longest = longest_accept_length(cells)
+    if longest is not None and accept_length > longest[0] * (1 + _ROUNDING):
+        return Refusal(
+            code="accept_length_out_of_range",
+            column="accept_length",
+            message=f"{accept_length:g} is above {longest[1]} = {longest[0]:g}, the longest that "
+            "a round of this row can emit",
+        )
+    return None
+
+
+def _notes(cells: Mapping[str, Cell]) -> tuple[str, ...]:
+    """Return the codes of what is odd but possible."""
+    notes = []
+    chain = number(cells, "topk") in {None, 1.0}
+    accept_length, depth = number(cells, "accept_length"), _depth(cells)
+    accuracy = cells.get("full_accuracy")
+    if isinstance(accuracy, tuple) and accept_length is not None and chain:
+        whole = depth is None or len(accuracy) >= depth
+        total = 1 + sum(accuracy[: None if depth is None else int(depth)])
+        gap = total / accept_length - 1
+        if gap > SUM_TOLERANCE or (whole and gap < -SUM_TOLERANCE):
+            notes.append("accuracy_sum_mismatch")
+    num_steps, num_draft_tokens = number(cells, "num_steps"), number(cells, "num_draft_tokens")
+    if (
+        num_steps
+        and number(cells, "topk") == 1
+        and num_draft_tokens not in {None, num_steps + 1}
+        and not is_block_drafter(cells)
+    ):
+        notes.append("draft_tokens_not_a_chain")
+    return tuple(notes)

@@ -1,0 +1,120 @@
+"""Bytes of a file to text: encodings, compression, a bound on size, binary content refused."""
+
+import codecs
+import gzip
+import io
+import re
+import zlib
+from pathlib import Path
+
+from calibration.readers.reading import SourceText
+from specmodel.errors import FormatError
+from specmodel.units import MEBI
+
+MAX_BYTES = 128 * MEBI
+"""Largest content that is read, decompressed, [bytes]; a week of a server's log."""
+
+_GZIP = b"\x1f\x8b"
+_KNOWN_BINARY = {
+    b"PK\x03\x04": "a workbook or another zip archive; export the sheet as CSV",
+    b"\xd0\xcf\x11\xe0": "an old workbook; export the sheet as CSV",
+    b"%PDF": "a PDF; export the table as CSV",
+    b"PAR1": "a parquet file; export it as CSV",
+    b"SQLite format 3": "a database; export the table as CSV",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd; decompress it or use gzip",
+    b"\xfd7zXZ": "compressed with xz; decompress it or use gzip",
+    b"BZh": "compressed with bzip2; decompress it or use gzip",
+}
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")  # tab, line ends, form feed, escape stay
+
+
+def read_text(path: Path | str, *, max_bytes: int = MAX_BYTES) -> SourceText:
+    r"""Return the text of a file: UTF-8, UTF-16 with a byte order mark, plain or gzip.
+
+    Bytes that are no UTF-8 and hold no control characters are read as Windows-1252, the encoding
+    of spreadsheets on many desktops, and marked as guessed.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    max_bytes : int
+        Largest content that is accepted, after decompression, [bytes].
+
+    Returns
+    -------
+    SourceText
+        Never empty: a file of white space is refused.
+
+    Raises
+    ------
+    FormatError
+        With code ``not_found``, ``not_a_file``, ``unreadable``, ``too_large``, ``not_text`` or
+        ``empty_file``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "bench.csv"
+    ...     _ = file.write_bytes(b"\xff\xfea\x00\n\x00")
+    ...     read_text(file).text
+    'a\n'
+    """
+    path = Path(path)
+    text, encoding = _decode(path, _content(path, max_bytes))
+    if not text.strip():
+        raise FormatError(path, "the file is empty", code="empty_file")
+    return SourceText(path=path, text=text, encoding=encoding, guessed=encoding == "cp1252")
+
+
+def _content(path: Path, max_bytes: int) -> bytes:
+    """Return the bytes of a file, decompressed and bounded."""
+    try:
+        if path.is_dir():
+            raise FormatError(path, "this is a folder; name a file in it", code="not_a_file")
+        with path.open("rb") as file:
+            data = file.read(max_bytes + 1)
+    except FileNotFoundError:
+        raise FormatError(path, "no such file; check the path", code="not_found") from None
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
+        reason = getattr(error, "strerror", None) or str(error)
+        raise FormatError(path, f"cannot be read: {reason}", code="unreadable") from None
+    if data.startswith(_GZIP):
+        try:
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as unpacked:
+                data = unpacked.read(max_bytes + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise FormatError(
+                path, f"broken gzip file ({error}); compress it again", code="not_text"
+            ) from None
+    if len(data) > max_bytes:
+        raise FormatError(
+            path,
+            f"more than {max_bytes // MEBI} MiB of content; cut it into smaller files",
+            code="too_large",
+        )
+    return data
+
+
+def _decode(path: Path, data: bytes) -> tuple[str, str]:
+    """Return the text and the name of its encoding."""
+    for magic, what in _KNOWN_BINARY.items():
+        if data.startswith(magic):
+            raise FormatError(path, f"this is not text but {what}", code="not_text")
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        candidates = ["utf-16"]
+    else:
+        candidates = ["utf-8-sig", "cp1252"]
+    for encoding in candidates:
+        try:
+            text = data.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        if not _CONTROL.search(text):
+            return text, encoding
+    raise FormatError(
+        path,
+        "this is not text; a table in UTF-8, or in UTF-16 with a byte order mark, is needed",
+        code="not_text",
+    )
