@@ -127,7 +127,7 @@ def read(source: SourceText) -> Reading:
     for record in table.records:
         row = _read_record(record, layout, noted)
         if isinstance(row, Row):
-            first = seen.setdefault(_identity(row), row.line)
+            first = seen.setdefault(row.content, row.line)
             if first == row.line:
                 rows.append(row)
                 continue
@@ -186,11 +186,6 @@ def _number_cells(table: Table, columns: tuple[HeaderColumn, ...]) -> Iterable[s
         for index in indices:
             if index < len(record.cells):
                 yield record.cells[index]
-
-
-def _identity(row: Row) -> tuple[object, ...]:
-    """Return what two rows share when they are equal in every column."""
-    return (*sorted(row.cells.items()), *sorted(row.extra.items()))
 
 
 def _read_record(

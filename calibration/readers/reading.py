@@ -55,6 +55,11 @@ class Row:
     cells: Mapping[str, Cell]
     extra: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What two rows share when they are equal in every column, wherever they stand."""
+        return (*sorted(self.cells.items()), *sorted(self.extra.items()))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:

@@ -1,0 +1,229 @@
+"""Runs without speculation: matched to the runs with it, and gathered for batch curves."""
+
+from collections import defaultdict
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from calibration.readers import PointWarning
+from calibration.table import LOAD_COLUMNS, SYSTEM_COLUMNS, row_keys, speculative_rows, warn_rows
+from specmodel.units import MILLI
+
+MATCH_COLUMNS = (*SYSTEM_COLUMNS, *LOAD_COLUMNS)
+"""What a run without speculation must share with a run with it."""
+
+CONFIGURATION_COLUMNS = ("workload", "batch_size", "context_tokens", "throughput_scope")
+"""What has one baseline within a system."""
+
+_MISMATCH = 0.05
+_SAME = 1e-9
+
+
+def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[PointWarning, ...]]:
+    r"""Return the table with empty baselines of speculative rows filled.
+
+    In this order: the mean of the rows at ``num_steps`` 0 that agree in `MATCH_COLUMNS`, then what
+    the step times give. ``baseline_origin`` says which.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Points of any number of systems, as `Points` describes them.
+
+    Returns
+    -------
+    tuple of (pandas.DataFrame, tuple of PointWarning)
+        A copy, and warnings with codes ``no_baseline``, ``baseline_mismatch`` (the row's own
+        baseline is more than 5 % away from the matching rows) and ``baseline_from_step_time``.
+
+    Notes
+    -----
+    With both step times the baseline is the one that makes accept length x baseline / throughput
+    equal their ratio. With the baseline's alone it is batch size / step time; a step time has no
+    prefill and no idle time in it.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from calibration.readers import read_file
+    >>> from calibration.table import frame_of
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bench = pathlib.Path(folder) / "bench.csv"
+    ...     _ = bench.write_text("k,tau,tok/s\n0,,79.4\n0,,79.0\n3,2.1,90\n")
+    ...     frame = frame_of([read_file(bench)])
+    >>> match_baselines(frame)[0]["baseline_tokens_per_s"].tolist()
+    [nan, nan, 79.2]
+    """
+    speculative = speculative_rows(frame)
+    keys = row_keys(frame, MATCH_COLUMNS)
+    measured: dict[object, list[float]] = defaultdict(list)
+    for key, value, is_run in zip(keys, _own_baseline(frame), ~speculative, strict=True):
+        if is_run and np.isfinite(value):
+            measured[key].append(float(value))
+    matched = np.array([np.mean(measured[k]) if k in measured else np.nan for k in keys])
+    given = frame["baseline_tokens_per_s"].to_numpy(copy=True)
+    origin = frame["baseline_origin"].to_numpy(dtype=object, copy=True)
+    from_rows = speculative & np.isnan(given) & np.isfinite(matched)
+    from_steps = speculative & np.isnan(given) & ~from_rows & np.isfinite(_from_step_times(frame))
+    mismatched = speculative & (origin == "") & (np.abs(matched / given - 1) > _MISMATCH)
+    filled = np.select([from_rows, from_steps], [matched, _from_step_times(frame)], given)
+    origin[from_rows], origin[from_steps] = "rows", "step_time"
+    without = speculative & np.isnan(filled)
+    warnings = (
+        *warn_rows(frame, without, "no_baseline", _no_baseline(frame, without, keys)),
+        *warn_rows(
+            frame,
+            mismatched,
+            "baseline_mismatch",
+            "the row's baseline is more than 5 % away from the run without speculation at the same "
+            "load; was the load the same?",
+        ),
+        *warn_rows(
+            frame,
+            from_steps,
+            "baseline_from_step_time",
+            "no baseline throughput; taken from the step times, which leave out prefill and idle "
+            "time",
+        ),
+    )
+    return frame.assign(
+        baseline_tokens_per_s=filled, baseline_origin=pd.Series(origin, dtype="str")
+    ), warnings
+
+
+def baseline_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the baselines of one system: one row per workload, batch and context.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Points of one system, baselines matched.
+
+    Returns
+    -------
+    pandas.DataFrame
+        `CONFIGURATION_COLUMNS` and
+
+        - ``tokens_per_s``: mean of the measurements, [tokens/s],
+        - ``step_time_ms``: mean decode step as measured, nan where no file has it, [ms],
+        - ``num_measurements``: rows at ``num_steps`` 0, and baselines quoted beside speculative
+          rows, each value once and not when it repeats one of those rows or their mean,
+        - ``relative_sd``: sample standard deviation / mean, nan below two measurements, [-],
+        - ``decode_only``: whether it comes from step times alone.
+
+        Sorted by the configuration. Throughputs per user or per GPU stay apart
+        (``throughput_scope``).
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"workload": ["chat"] * 3, "batch_size": [1.0] * 3,
+    ...     "context_tokens": [np.nan] * 3, "throughput_scope": [""] * 3,
+    ...     "num_steps": [0.0, 3.0, 5.0], "output_tokens_per_s": [80.0, 120.0, 130.0],
+    ...     "baseline_tokens_per_s": [np.nan, 82.0, 82.0], "step_time_ms": [12.4, 20.0, 22.0],
+    ...     "baseline_step_time_ms": [np.nan] * 3, "throughput_origin": [""] * 3,
+    ...     "baseline_origin": [""] * 3})
+    >>> baseline_table(frame)[["tokens_per_s", "num_measurements", "step_time_ms"]].values.tolist()
+    [[81.0, 2.0, 12.4]]
+    """
+    speculative = speculative_rows(frame)
+    own = _own_baseline(frame)
+    groups: dict[object, list[int]] = defaultdict(list)
+    keys = row_keys(frame, CONFIGURATION_COLUMNS)
+    for row in np.flatnonzero(np.isfinite(own)):
+        groups[keys[row]].append(int(row))
+    table = [
+        {
+            **dict(zip(CONFIGURATION_COLUMNS, keys[rows[0]], strict=True)),
+            **_gathered(frame.iloc[rows], own[rows], speculative[rows]),
+        }
+        for rows in groups.values()
+    ]
+    names = ["tokens_per_s", "step_time_ms", "num_measurements", "relative_sd", "decode_only"]
+    gathered = pd.DataFrame(table, columns=[*CONFIGURATION_COLUMNS, *names])
+    numbers = ["batch_size", "context_tokens", "tokens_per_s", "step_time_ms", "relative_sd"]
+    return (
+        gathered.astype(dict.fromkeys(numbers, np.float64))
+        .sort_values(list(CONFIGURATION_COLUMNS), kind="stable")
+        .reset_index(drop=True)
+    )
+
+
+def _own_baseline(frame: pd.DataFrame) -> NDArray[np.float64]:
+    """Return the baseline that each row states; a run without speculation is one itself."""
+    stated = frame["baseline_tokens_per_s"].to_numpy()
+    itself = np.isnan(stated) & ~speculative_rows(frame)
+    return np.where(itself, frame["output_tokens_per_s"].to_numpy(), stated)
+
+
+def _from_step_times(frame: pd.DataFrame) -> NDArray[np.float64]:
+    """Return the baseline that the step times of each row give, nan where they do not."""
+    round_ms, step_ms = frame["step_time_ms"].to_numpy(), frame["baseline_step_time_ms"].to_numpy()
+    round_cost = round_ms / step_ms
+    by_ratio = frame["output_tokens_per_s"].to_numpy() * round_cost / frame["accept_length"]
+    aggregate = frame["throughput_scope"].isin(["", "aggregate"]).to_numpy()
+    by_batch = frame["batch_size"].to_numpy() / (step_ms * MILLI)
+    by_ratio = by_ratio.to_numpy()
+    return np.where(np.isfinite(by_ratio), by_ratio, np.where(aggregate, by_batch, np.nan))
+
+
+def _no_baseline(
+    frame: pd.DataFrame, without: NDArray[np.bool_], keys: list[tuple[float | str | None, ...]]
+) -> str:
+    """Return what is said of rows without baseline; names what keeps the nearest run away."""
+    said = "no baseline: neither a baseline column nor a run at num_steps 0 with the same load"
+    runs = np.flatnonzero(~speculative_rows(frame))
+    if not len(runs) or not without.any():
+        return said
+    row = int(np.flatnonzero(without)[0])
+
+    def differing(run: int) -> list[str]:
+        pairs = zip(MATCH_COLUMNS, keys[run], keys[row], strict=True)
+        return [name for name, there, here in pairs if there != here]
+
+    nearest = min((int(run) for run in runs), key=lambda run: len(differing(run)))
+    names = differing(nearest)
+    shown = ", ".join(
+        f"{name} ({_shown(frame[name][nearest])} against {_shown(frame[name][row])})"
+        for name in names[:3]
+    )
+    return f"{said}; the nearest run, line {frame['line'][nearest]}, differs in {shown}"
+
+
+def _shown(cell: object) -> str:
+    """Return a cell for a message."""
+    if isinstance(cell, float):
+        return "empty" if np.isnan(cell) else f"{cell:g}"
+    return str(cell) or "empty"
+
+
+def _gathered(
+    rows: pd.DataFrame, own: NDArray[np.float64], speculative: NDArray[np.bool_]
+) -> dict[str, float | bool]:
+    """Return the baseline of one configuration from the rows that state one."""
+    derived = (rows["baseline_origin"] != "").to_numpy()
+    decode_only = np.where(
+        speculative, rows["baseline_origin"] == "step_time", rows["throughput_origin"] != ""
+    ).astype(bool)
+    runs = own[~speculative & ~decode_only]
+    known = [*runs, np.mean(runs)] if len(runs) else []
+    quoted = [
+        value
+        for value in dict.fromkeys(own[speculative & ~derived].tolist())
+        if not np.any(np.isclose(value, known, rtol=_SAME, atol=0.0))
+    ]
+    measurements = np.array([*runs, *quoted])
+    if not len(measurements):  # one, known through what was derived from it
+        by_speedup = own[speculative & (rows["baseline_origin"] == "speedup").to_numpy()]
+        measurements = np.array([np.mean(by_speedup if len(by_speedup) else own)])
+    several = len(measurements) > 1
+    mean = float(measurements.mean())
+    steps_ms = np.where(speculative, rows["baseline_step_time_ms"], rows["step_time_ms"])
+    known_steps_ms = np.unique(steps_ms[np.isfinite(steps_ms)])
+    return {
+        "tokens_per_s": mean,
+        "step_time_ms": float(known_steps_ms.mean()) if len(known_steps_ms) else np.nan,
+        "num_measurements": len(measurements),
+        "relative_sd": float(measurements.std(ddof=1)) / mean if several else np.nan,
+        "decode_only": bool(decode_only.all()),
+    }

@@ -1,0 +1,239 @@
+"""Whether measurements can be true: rounds cheaper than a step, broken baselines, replicates."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from calibration.readers import PointWarning
+from calibration.table import (
+    DRAFT_COLUMNS,
+    LOAD_COLUMNS,
+    SYSTEM_COLUMNS,
+    Points,
+    row_keys,
+    speculative_rows,
+    warn_rows,
+)
+from specmodel.speedup import round_cost_from_throughput
+
+ROUND_COST_NOISE = 0.03
+"""How far below 1 an implied round cost may be by noise alone, [-].
+
+Throughputs of repeated runs differ by one to two per cent, so the ratio of two by up to three.
+"""
+
+MAX_BROKEN = 1
+"""How many broken baselines a sound system may have: one is a slip, two are a habit."""
+
+_SPREADS = 2.0  # standard deviations of noise
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Soundness:
+    """What of a system can be trusted.
+
+    Parameters
+    ----------
+    sound : bool
+        Whether the rest of the system can, once the broken baselines are set aside.
+    kept : numpy.ndarray of bool
+        For each row, whether it is not set aside.
+    broken : tuple of str
+        The broken baselines: a workload, or load and baseline where the workload has no name.
+    warnings : tuple of PointWarning
+        Codes ``baseline_set_aside``, and ``unsound_system`` where it is not sound.
+    """
+
+    sound: bool
+    kept: NDArray[np.bool_]
+    broken: tuple[str, ...] = ()
+    warnings: tuple[PointWarning, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicateGroup:
+    """Runs of one configuration.
+
+    Parameters
+    ----------
+    rows : tuple of int
+        Positions in the frame, two or more.
+    relative_sd : float
+        Sample standard deviation / mean of the throughput, [-].
+    round_cost_relative_sd : float or None
+        The same of the implied round cost; None where a row has no baseline or no accept length.
+    """
+
+    rows: tuple[int, ...]
+    relative_sd: float
+    round_cost_relative_sd: float | None = None
+
+
+def implied_round_cost(frame: pd.DataFrame) -> NDArray[np.float64]:
+    """Return accept length x baseline / throughput of every speculative row, nan elsewhere.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Points, baselines matched.
+
+    Returns
+    -------
+    numpy.ndarray, one per row
+        Round time in decode steps if nothing but decoding took time, [-]. See
+        `specmodel.speedup.round_cost_from_throughput`.
+
+    Examples
+    --------
+    >>> implied_round_cost(pd.DataFrame({"num_steps": [np.nan], "accept_length": [2.1],
+    ...     "output_tokens_per_s": [82.3], "baseline_tokens_per_s": [90.0]})).round(4).tolist()
+    [2.2965]
+    """
+    names = ["accept_length", "output_tokens_per_s", "baseline_tokens_per_s"]
+    values = frame[names].to_numpy(dtype=np.float64)
+    usable = speculative_rows(frame) & np.isfinite(values).all(axis=1)
+    round_cost = np.full(len(frame), np.nan)
+    round_cost[usable] = round_cost_from_throughput(*values[usable].T)
+    return round_cost
+
+
+def warn_round_cost_below_one(frame: pd.DataFrame) -> tuple[PointWarning, ...]:
+    """Return a warning that names every row whose round is cheaper than a baseline step.
+
+    Examples
+    --------
+    >>> warn_round_cost_below_one(pd.DataFrame({"num_steps": [3.0], "accept_length": [1.5],
+    ...     "output_tokens_per_s": [240.2], "baseline_tokens_per_s": [121.6],
+    ...     "file": ["bench.csv"], "line": [3]}))[0].code
+    'round_cost_below_one'
+    """
+    below = implied_round_cost(frame) < 1 - _ROUNDING
+    return warn_rows(
+        frame,
+        below,
+        "round_cost_below_one",
+        "accept_length x baseline / throughput is below 1: a round cheaper than one step without "
+        "speculation, which cannot be; the baseline is broken, or the accept length",
+    )
+
+
+def assess_soundness(points: Points) -> Soundness:
+    """Return which rows of a system can be trusted, and whether the system can.
+
+    A row whose implied round cost is below 1 by more than noise (`ROUND_COST_NOISE`, or twice the
+    noise of a ratio where the row's spread says more) marks its workload's baseline as broken, and
+    the rows of that workload are set aside, at every batch. Rows whose workload has no name share a
+    baseline only where batch, context and baseline agree. More than `MAX_BROKEN` make the system
+    unsound, and so does it that nothing is left.
+
+    Parameters
+    ----------
+    points : Points
+        Rows of one system, baselines matched.
+
+    Returns
+    -------
+    Soundness
+        Its warnings name what was set aside.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"workload": ["chat", "code", "code"], "batch_size": [1.0] * 3,
+    ...     "context_tokens": [np.nan] * 3, "spread": [np.nan] * 3, "num_steps": [3.0, 3.0, 5.0],
+    ...     "accept_length": [2.5, 1.5, 2.9], "output_tokens_per_s": [136.0, 240.0, 180.0],
+    ...     "baseline_tokens_per_s": [80.0, 121.6, 121.6], "file": ["a"] * 3, "line": [2, 3, 4]})
+    >>> soundness = assess_soundness(Points(frame=frame))
+    >>> soundness.broken, soundness.kept.tolist(), soundness.sound
+    (('code',), [True, False, False], True)
+    """
+    frame = points.frame
+    round_cost = implied_round_cost(frame)
+    spread = np.nan_to_num(frame["spread"].to_numpy())
+    noise = np.maximum(ROUND_COST_NOISE, _SPREADS * np.sqrt(2) * spread)
+    baselines = _baseline_names(frame)
+    broken = tuple(dict.fromkeys(baselines[round_cost < 1 - noise].tolist()))
+    kept = ~np.isin(baselines, broken)
+    sound = len(broken) <= MAX_BROKEN and bool(kept[speculative_rows(frame)].any())
+    warnings: tuple[PointWarning, ...] = ()
+    for name in broken:
+        rows = baselines == name
+        warnings += warn_rows(
+            frame,
+            rows,
+            "baseline_set_aside",
+            f"the baseline of {name} is broken: it implies a round of "
+            f"{np.nanmin(round_cost[rows]):.2f} steps, and none can take less than 1; "
+            f"{rows.sum()} rows are set aside",
+        )
+    if broken and not sound:
+        warnings += (
+            PointWarning(
+                code="unsound_system",
+                message=f"{len(broken)} broken baselines ({'; '.join(broken)}): the system is not "
+                "trusted; measure the baselines again at the same load",
+            ),
+        )
+    return Soundness(sound=sound or not broken, kept=kept, broken=broken, warnings=warnings)
+
+
+def replicate_groups(frame: pd.DataFrame) -> tuple[ReplicateGroup, ...]:
+    """Return the configurations that were run more than once, with their spread.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Points of any number of systems.
+
+    Returns
+    -------
+    tuple of ReplicateGroup
+        Rows equal in system, load and everything drafted; runs without speculation as well.
+
+    Examples
+    --------
+    >>> columns = (*SYSTEM_COLUMNS, *LOAD_COLUMNS, *DRAFT_COLUMNS)
+    >>> frame = pd.DataFrame({name: [""] * 3 for name in columns})
+    >>> frame = frame.assign(num_steps=[3.0, 3.0, 5.0], output_tokens_per_s=[99.0, 101.0, 90.0],
+    ...     accept_length=[2.0, 2.0, 2.4], baseline_tokens_per_s=np.nan)
+    >>> [(group.rows, round(group.relative_sd, 4)) for group in replicate_groups(frame)]
+    [((0, 1), 0.0141)]
+    """
+    groups: dict[object, list[int]] = defaultdict(list)
+    keys = row_keys(frame, (*SYSTEM_COLUMNS, *LOAD_COLUMNS, *DRAFT_COLUMNS))
+    for row, key in enumerate(keys):
+        groups[key].append(row)
+    output = frame["output_tokens_per_s"].to_numpy()
+    round_cost = implied_round_cost(frame)
+    return tuple(
+        ReplicateGroup(
+            rows=tuple(rows),
+            relative_sd=_relative_sd(output[rows]),
+            round_cost_relative_sd=None
+            if np.isnan(round_cost[rows]).any()
+            else _relative_sd(round_cost[rows]),
+        )
+        for rows in groups.values()
+        if len(rows) > 1 and np.isfinite(output[rows]).all()
+    )
+
+
+def _relative_sd(values: NDArray[np.float64]) -> float:
+    """Return the sample standard deviation over the mean."""
+    return float(np.std(values, ddof=1) / np.mean(values))
+
+
+def _baseline_names(frame: pd.DataFrame) -> NDArray[np.object_]:
+    """Return the baseline that each row shares: its workload, or load and value without a name."""
+    names = []
+    own = frame["baseline_tokens_per_s"].fillna(frame["output_tokens_per_s"])
+    keys = row_keys(frame, ("workload", "batch_size", "context_tokens"))
+    for (workload, batch_size, context_tokens), baseline in zip(keys, own, strict=True):
+        load = [f"batch {batch_size:g}"] if isinstance(batch_size, float) else []
+        load += [f"context {context_tokens:g}"] if isinstance(context_tokens, float) else []
+        unnamed = ", ".join([*load, f"{baseline:g} tok/s"])
+        names.append(str(workload) if workload else unnamed)
+    return np.array(names, dtype=object)

@@ -1,0 +1,185 @@
+"""The table of points: one row per measurement, in the canonical columns of the file."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from calibration.readers import (
+    CANONICAL_NAMES,
+    NUMBER_NAMES,
+    ORIGIN_NAMES,
+    TEXT_NAMES,
+    Dropped,
+    PointWarning,
+    Reading,
+)
+
+Key: TypeAlias = tuple[float | str | None, ...]
+"""Values of some columns of one row; None for an empty number."""
+
+PROVENANCE_COLUMNS: Final = ("file", "line", *ORIGIN_NAMES)
+"""Where a row comes from; not written to files."""
+
+SYSTEM_COLUMNS: Final = (
+    *("target_model", "engine", "engine_version", "gpu", "num_gpus", "tp_size"),
+    *("interconnect", "dtype", "variant", "source_id"),
+)
+"""What makes a system: rows that differ in one of these cannot be one fit."""
+
+LOAD_COLUMNS: Final = (
+    *("workload", "batch_size", "context_tokens", "output_tokens", "temperature"),
+    "throughput_scope",
+)
+"""What was asked of a system, with or without speculation."""
+
+DRAFT_COLUMNS: Final = ("draft_model", "algorithm", "num_steps", "topk", "num_draft_tokens")
+"""What is drafted and verified."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Points:
+    """Measurements in canonical columns, and what was left out.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        One row per measurement. The canonical columns in their order (numbers as float64 with nan
+        where empty, texts with ``""`` where empty, ``full_accuracy`` as a tuple or None), then
+        columns whose meaning is not known, then `PROVENANCE_COLUMNS`.
+    dropped : tuple of Dropped
+        Rows of the files that are not in the frame.
+    warnings : tuple of PointWarning
+        What should be known about those that are.
+    files : tuple of Path
+        What was read.
+    """
+
+    frame: pd.DataFrame
+    dropped: tuple[Dropped, ...] = ()
+    warnings: tuple[PointWarning, ...] = ()
+    files: tuple[Path, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    @property
+    def extra_columns(self) -> tuple[str, ...]:
+        """The columns whose meaning is not known."""
+        known = {*CANONICAL_NAMES, *PROVENANCE_COLUMNS}
+        return tuple(name for name in self.frame.columns if name not in known)
+
+    def where(self, rows: NDArray[np.bool_]) -> "Points":
+        """Return the points of some rows, with everything else as it is.
+
+        Parameters
+        ----------
+        rows : numpy.ndarray of bool
+            One for each row of the frame.
+
+        Returns
+        -------
+        Points
+            Rows in their order, counted from 0.
+        """
+        return Points(
+            frame=self.frame.loc[rows].reset_index(drop=True),
+            dropped=self.dropped,
+            warnings=self.warnings,
+            files=self.files,
+        )
+
+
+def frame_of(readings: Sequence[Reading]) -> pd.DataFrame:
+    """Return the rows of some files as one table.
+
+    Parameters
+    ----------
+    readings : sequence of Reading
+        What the readers returned, pooled in their order.
+
+    Returns
+    -------
+    pandas.DataFrame
+        As `Points` describes it.
+
+    Examples
+    --------
+    >>> from calibration.readers import Row
+    >>> row = Row(line=2, cells={"accept_length": 2.1}, extra={"operator": "day shift"})
+    >>> frame = frame_of([Reading(path=Path("a.csv"), format="points_csv", rows=(row,))])
+    >>> frame[["accept_length", "batch_size", "workload", "operator", "line"]].values.tolist()
+    [[2.1, nan, '', 'day shift', 2]]
+    """
+    rows = [row for reading in readings for row in reading.rows]
+    files = [str(reading.path) for reading in readings for _ in reading.rows]
+    columns: dict[str, pd.Series] = {}
+    for name in CANONICAL_NAMES:
+        cells = [row.cells.get(name) for row in rows]
+        if name in NUMBER_NAMES:
+            columns[name] = pd.Series(cells, dtype=np.float64)
+        elif name in TEXT_NAMES:
+            columns[name] = _texts(str(cell or "") for cell in cells)
+        else:
+            columns[name] = pd.Series(cells, dtype=object)
+    for name in dict.fromkeys(name for row in rows for name in row.extra):
+        columns[name] = _texts(row.extra.get(name, "") for row in rows)
+    columns["file"] = _texts(files)
+    columns["line"] = pd.Series([row.line for row in rows], dtype=np.int64)
+    for name in ORIGIN_NAMES:
+        columns[name] = _texts(str(row.cells.get(name, "")) for row in rows)
+    return pd.DataFrame(columns)
+
+
+def row_keys(frame: pd.DataFrame, columns: Sequence[str]) -> list[Key]:
+    """Return the values of some columns, row by row, so that equal cells compare equal.
+
+    Empty numbers become None. A throughput counted over the whole is the same as one that does
+    not say what it is counted over.
+
+    Examples
+    --------
+    >>> row_keys(pd.DataFrame({"gpu": ["H200", ""], "tp_size": [4.0, np.nan]}), ("gpu", "tp_size"))
+    [('H200', 4.0), ('', None)]
+    """
+    values = [[_key_cell(cell) for cell in frame[name].tolist()] for name in columns]
+    return list(zip(*values, strict=True)) if values else [()] * len(frame)
+
+
+def speculative_rows(frame: pd.DataFrame) -> NDArray[np.bool_]:
+    """Return which rows are runs with speculation: all but those at ``num_steps`` 0.
+
+    Examples
+    --------
+    >>> speculative_rows(pd.DataFrame({"num_steps": [0.0, 3.0, np.nan]})).tolist()
+    [False, True, True]
+    """
+    return np.asarray(frame["num_steps"].to_numpy() != 0)
+
+
+def warn_rows(
+    frame: pd.DataFrame, rows: NDArray[np.bool_], code: str, message: str
+) -> tuple[PointWarning, ...]:
+    """Return a warning about some rows, one for each file that they are in."""
+    found = frame.loc[rows, ["file", "line"]]
+    return tuple(
+        PointWarning(code=code, message=message, path=Path(str(file)), lines=tuple(lines.tolist()))
+        for file, lines in found.groupby("file", sort=False)["line"]
+    )
+
+
+def _key_cell(cell: object) -> float | str | None:
+    """Return one value of a key."""
+    if isinstance(cell, float):
+        return None if math.isnan(cell) else cell
+    return "" if cell == "aggregate" else str(cell)
+
+
+def _texts(cells: Iterable[str]) -> pd.Series:
+    """Return a column of texts."""
+    return pd.Series(list(cells), dtype="str")
