@@ -179,8 +179,8 @@ def start_row(raw: Row, shapes: dict[str, Row], rules: dict[str, Any]) -> Row:
     row = dict.fromkeys(COLUMNS, "") | {key: tidy(raw[key]) for key in COPIED}
     row |= {
         "target_model": shape.get("model", raw["target_model"]),
-        "num_experts": shape.get("num_experts", ""),
-        "experts_per_token": shape.get("experts_per_token", ""),
+        "num_experts": shape.get("num_experts", "") or ("0" if shape else ""),
+        "experts_per_token": shape.get("experts_per_token", "") or ("0" if shape else ""),
         "workload": workload_name(raw["workload"]),
         "algorithm": algorithm,
         "interconnect": "" if link == "unknown" else link,

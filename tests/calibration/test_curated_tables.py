@@ -2,7 +2,6 @@
 
 import csv
 import math
-import statistics
 from collections import Counter
 from functools import cache
 
@@ -59,10 +58,8 @@ EXPERTS = {  # routed experts, experts per token: the models' own configurations
     "Qwen3-30B-A3B": ("128", "8"),
     "Qwen3-235B-A22B": ("128", "8"),
     "Qwen3-Coder-480B-A35B": ("160", "8"),
-    "Qwen3-Next-80B-A3B": ("512", "10"),
     "Kimi-K2": ("384", "8"),
     "Kimi-K2.6": ("384", "8"),
-    "Ling-flash-2.0": ("256", "8"),
     "DeepSeek-V3": ("256", "8"),
     "DeepSeek-R1": ("256", "8"),
     "Llama-4-Scout-17B-16E": ("16", "1"),
@@ -174,7 +171,7 @@ def test_expert_counts_follow_the_class(table: PackagedTable) -> None:
     for row in rows_of(table.name):
         counts = (row["num_experts"], row["experts_per_token"])
         if table.system_class == "dense":
-            assert counts == ("", "")
+            assert counts in {("0", "0"), ("", "")}  # empty: the target is not named
         else:
             assert int(counts[1]) < int(counts[0])
         assert EXPERTS.get(row["target_model"], counts) == counts
@@ -222,14 +219,6 @@ def test_only_llama4_scout_has_round_costs_below_one() -> None:
 PUBLISHED = [
     # table, conditions, accept length, output, baseline
     ("rtx6kpro-kimi-k26-dcp4", {"batch_size": "8", "context_tokens": "0"}, 2.319, 386.2, 315.7),
-    (
-        "rtx6kpro-kimi-k26-dcp2",
-        {"batch_size": "4", "context_tokens": "131072"},
-        2.293,
-        133.8,
-        134.9,
-    ),
-    ("rtx6kpro-glm51-dcp4", {"batch_size": "16", "context_tokens": "16384"}, 2.617, 228.3, 308.2),
     ("trtllm-dsr1-b200-mtp", {"num_steps": "1"}, 1.92, 198, 111),
     ("trtllm-dsr1-b200-mtp", {"num_steps": "3"}, 2.82, 253, 111),
     ("trtllm-dsr1-b200-mtp", {"num_steps": "5"}, 3.01, 239, 111),
@@ -237,20 +226,6 @@ PUBLISHED = [
     ("vllm-20780-eagle3", {"num_steps": "4"}, 3.08, 1e3 / 4.05, 1e3 / 7.07),
     ("vllm-20780-eagle3", {"num_steps": "7"}, 3.54, 1e3 / 4.29, 1e3 / 7.07),
     ("sglang-pr23336-glm47", {"num_steps": "7"}, 4.52, 732.3, 447.2),
-    (
-        "specbundle-qwen3-next-80b",
-        {"workload": "gpqa", "num_steps": "7", "topk": "4"},
-        3.7385501251645787,
-        1541.4580844550508,
-        909.8620481543201,
-    ),
-    (
-        "specbundle-ling-flash",
-        {"workload": "mtbench", "num_steps": "5", "topk": "3"},
-        2.5161251562049407,
-        914.3899001110539,
-        728.5278345617202,
-    ),
     (
         "specbundle-kimi-k2",
         {"workload": "math500", "num_steps": "7", "topk": "4"},
@@ -260,13 +235,6 @@ PUBLISHED = [
     ),
     ("angelslim-163-qwen3-30b-a3b", {"batch_size": "32"}, 2.560, 927.11, 1128.30),
     ("angelslim-h20-qwen3vl-30b-a3b", {"workload": "mmstar"}, 1.94, 52.57, 30.93),
-    (
-        "rtx6kpro-dsv4flash-v2",
-        {"tp_size": "4", "batch_size": "64", "variant": "draft sampling greedy"},
-        2.076,
-        2032.2,
-        2299.8,
-    ),
 ]
 
 
@@ -298,19 +266,3 @@ def test_round_cost_of_kimi_on_pcie_rises_with_context() -> None:
     rows.sort(key=lambda row: int(row["context_tokens"]))
     assert round_cost(rows[0]) == pytest.approx(1.90, abs=0.005)
     assert round_cost(rows[-1]) == pytest.approx(2.95, abs=0.005)
-
-
-def test_chains_of_specbundle_flatten_with_depth_as_published() -> None:
-    ratios = []
-    for table in packaged_tables():
-        chains: dict[tuple[str, str], dict[str, float]] = {}
-        for row in rows_of(table.name) if table.name.startswith("specbundle-") else []:
-            if row["topk"] == "1":
-                chain = chains.setdefault((row["workload"], row["draft_model"]), {})
-                chain[row["num_steps"]] = float(row["accept_length"])
-        ratios += [
-            (chain["7"] - chain["5"]) / (chain["5"] - chain["3"]) for chain in chains.values()
-        ]
-    low, middle, high = (statistics.quantiles(ratios, n=10)[decile] for decile in (0, 4, 8))
-    assert len(ratios) == 88
-    assert (low, middle, high) == pytest.approx((0.23, 0.49, 0.69), abs=0.02)
