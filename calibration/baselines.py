@@ -58,17 +58,22 @@ def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[PointWarni
     speculative = speculative_rows(frame)
     keys = row_keys(frame, MATCH_COLUMNS)
     measured: dict[object, list[float]] = defaultdict(list)
-    for key, value, is_run in zip(keys, _own_baseline(frame), ~speculative, strict=True):
-        if is_run and np.isfinite(value):
-            measured[key].append(float(value))
-    matched = np.array([np.mean(measured[k]) if k in measured else np.nan for k in keys])
+    timed: dict[object, list[float]] = defaultdict(list)  # known by their step time
+    derived = (frame["throughput_origin"] != "").to_numpy()
+    own = _own_baseline(frame)
+    for row in np.flatnonzero(~speculative & np.isfinite(own)):
+        (timed if derived[row] else measured)[keys[row]].append(float(own[row]))
+    runs = {**timed, **measured}
+    means = {key: float(np.mean(values)) for key, values in runs.items()}
+    matched = np.array([means.get(key, np.nan) for key in keys], dtype=np.float64)
+    is_timed = np.array([key in timed and key not in measured for key in keys], dtype=np.bool_)
     given = frame["baseline_tokens_per_s"].to_numpy(copy=True)
     origin = frame["baseline_origin"].to_numpy(dtype=object, copy=True)
     from_rows = speculative & np.isnan(given) & np.isfinite(matched)
     from_steps = speculative & np.isnan(given) & ~from_rows & np.isfinite(_from_step_times(frame))
     mismatched = speculative & (origin == "") & (np.abs(matched / given - 1) > _MISMATCH)
     filled = np.select([from_rows, from_steps], [matched, _from_step_times(frame)], given)
-    origin[from_rows], origin[from_steps] = "rows", "step_time"
+    origin[from_rows], origin[from_steps | (from_rows & is_timed)] = "rows", "step_time"
     without = speculative & np.isnan(filled)
     warnings = (
         *warn_rows(frame, without, "no_baseline", _no_baseline(frame, without, keys)),

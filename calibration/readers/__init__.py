@@ -82,14 +82,21 @@ def read_file(path: Path | str) -> Reading:
     for reader in READERS:
         if reader.recognise(head):
             return reader.read(source)
-    lines = (line.strip() for line in head.splitlines())
-    first = next((line for line in lines if line and not line.startswith("#")), None)
+    raise _unknown(source, head)
+
+
+def _unknown(source: SourceText, head: str) -> FormatError:
+    """Return the error of a file that no reader takes."""
+    lines = [line.strip() for line in head.splitlines() if line.strip()]
+    first = next((line for line in lines if not line.startswith("#")), None)
     if first is None:
-        raise FormatError(source.path, "nothing but comments", code="empty_file")
+        return FormatError(source.path, "nothing but comments", code="empty_file")
+    hint = "a table needs a header with accept_length (or acc_length, tau, full_accuracy, ...) and "
+    hint += "a throughput, separated by commas, semicolons or tabs"
+    commented = (line.lstrip("# ") for line in lines if line.startswith("#"))
+    if any(points_csv.recognise(line) for line in commented):
+        hint = "its header stands behind a #, which makes it a comment; take the # off"
     shown = first if len(first) <= 60 else first[:57] + "..."
-    raise FormatError(
-        source.path,
-        f"unknown format: it begins with {shown!r}; a table needs a header with accept_length "
-        f"(or acc_length, tau, full_accuracy, ...) and a throughput, separated by commas, semicolons or tabs",
-        code="unknown_format",
+    return FormatError(
+        source.path, f"unknown format: it begins with {shown!r}; {hint}", code="unknown_format"
     )

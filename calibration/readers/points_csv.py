@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 from calibration.readers.columns import SPEEDUP, Column, Kind
 from calibration.readers.delimited import Record, Table, split_table
-from calibration.readers.header import HeaderColumn, canonical_name, closest_name, match_header
+from calibration.readers.header import (
+    HeaderColumn,
+    canonical_name,
+    closest_name,
+    match_header,
+    normalised_name,
+)
 from calibration.readers.numerals import (
     NumeralError,
     is_missing,
@@ -23,7 +29,7 @@ from calibration.readers.reading import (
     Row,
     SourceText,
 )
-from calibration.readers.row_checks import Refusal, check_row, number
+from calibration.readers.row_checks import SCOPES, Refusal, check_row, number
 from specmodel.errors import FormatError
 from specmodel.units import MILLI
 
@@ -43,6 +49,7 @@ _ROW_WARNINGS = {
 }
 _SPEEDUP_TOLERANCE = 0.05
 _MOST_REASONS = 3
+_LARGEST = 1e30  # beyond it nothing was measured, and products of three would overflow
 _RESERVED = ("file", "line", *ORIGIN_NAMES)  # where a row comes from; see calibration.table
 
 
@@ -226,7 +233,8 @@ def _read_cell(
 ) -> Cell | Refusal:
     """Return the value of a cell that is not empty, or why it is none."""
     if column.kind is Kind.TEXT:
-        return written
+        plain = normalised_name(written)  # Per User, per-user
+        return plain if column.name == "throughput_scope" and plain in SCOPES else written
     if column is SPEEDUP:
         written = written.rstrip("x\N{MULTIPLICATION SIGN} ")
     try:
@@ -238,7 +246,13 @@ def _read_cell(
         return Refusal(code=error.code, column=column.name, message=error.message)
     values = tuple(value * factor for value in values)
     least = min(values)
-    if least < 0 or (least == 0 and not column.zero):
+    if max(values) > _LARGEST:
+        return Refusal(
+            code="not_finite",
+            column=column.name,
+            message=f"{written} is too large for a measurement",
+        )
+    if least < 0 or (least < 1 / _LARGEST and not column.zero):
         allowed = "zero or above" if column.zero else "above zero"
         return Refusal(
             code="not_positive", column=column.name, message=f"{written} must be {allowed}"

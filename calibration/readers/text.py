@@ -70,9 +70,9 @@ def read_text(path: Path | str, *, max_bytes: int = MAX_BYTES) -> SourceText:
 
 def _content(path: Path, max_bytes: int) -> bytes:
     """Return the bytes of a file, decompressed and bounded."""
+    if path.is_dir():
+        raise FormatError(path, "this is a folder; name a file in it", code="not_a_file")
     try:
-        if path.is_dir():
-            raise FormatError(path, "this is a folder; name a file in it", code="not_a_file")
         with path.open("rb") as file:
             data = file.read(max_bytes + 1)
     except FileNotFoundError:

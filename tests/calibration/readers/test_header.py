@@ -1,0 +1,90 @@
+"""Names of columns."""
+
+import pytest
+
+from calibration.readers import CANONICAL_NAMES, canonical_name
+from calibration.readers.columns import COLUMNS
+from calibration.readers.header import closest_name, match_header
+
+ALIASES = {  # the vocabulary that users are promised
+    "accept_length": "acc_length, accept_len, acceptance_length, mean_acceptance_length, tau",
+    "num_steps": "depth, k, num_speculative_tokens, nextn, speculative_num_steps",
+    "topk": "eagle_topk, speculative_eagle_topk",
+    "num_draft_tokens": "speculative_num_draft_tokens",
+    "output_tokens_per_s": "throughput, tok/s, tps, output_throughput, tok_per_s, output_tok_s",
+    "baseline_tokens_per_s": "baseline, baseline_throughput, baseline tok/s, baseline_tok_s",
+    "batch_size": "bs, batch, concurrency",
+    "workload": "dataset",
+    "target_model": "model",
+    "step_time_ms": "round_time_ms",
+    "full_accuracy": "survival, per-position acceptance rate",
+}
+
+
+@pytest.mark.parametrize("name", CANONICAL_NAMES)
+def test_canonical_names_mean_themselves(name: str) -> None:
+    assert canonical_name(name) == name
+    assert canonical_name(name.upper().replace("_", " ")) == name
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_promised_aliases(name: str) -> None:
+    for alias in ALIASES[name].split(", "):
+        assert canonical_name(alias) == name
+        assert canonical_name(f" {alias.title()} [unit] ") == name
+
+
+def test_no_alias_is_the_name_of_another_column() -> None:
+    for column in COLUMNS:
+        for alias in (*column.aliases, *(name for name, _ in column.scaled)):
+            assert canonical_name(alias) == column.name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["top_k", "acceptance_rate", "total_throughput", "step_time", "ttft", "acc_k", "input_len"],
+)
+def test_names_that_can_mean_two_things_mean_nothing(name: str) -> None:
+    assert canonical_name(name) is None
+
+
+def test_columns_without_a_name_are_left_out() -> None:
+    assert [column.index for column in match_header(["", "tau", " ", "x"])] == [1, 3]
+
+
+def test_the_better_name_has_the_column() -> None:
+    matched = match_header(["throughput", "depth", "output_throughput", "num_steps", "num_steps"])
+    assert [c.column.name if c.column else None for c in matched] == [
+        *(None, None, "output_tokens_per_s", "num_steps", None)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "factor"),
+    [
+        *(("ttft_ms", 1), ("ttft_s", 1000), ("TTFT ms (s)", 1000), ("step_time_us", 1e-3)),
+        *(("throughput (ktok/s)", 1000), ("tok/s (tok/s)", 1), ("spread (%)", 0.01)),
+        *(("full_accuracy [%]", 0.01), ("step_time_ms (\N{MICRO SIGN}s)", 1e-3)),
+    ],
+)
+def test_units_are_converted(written: str, factor: float) -> None:
+    (column,) = match_header([written])
+    assert column.column is not None
+    assert column.factor == pytest.approx(factor)
+
+
+@pytest.mark.parametrize(
+    "written", ["throughput (req/s)", "context_tokens (k)", "ttft_ms (min)", "output_tokens (MB)"]
+)
+def test_a_unit_that_is_not_understood_is_not_ignored(written: str) -> None:
+    assert match_header([written])[0].column is None
+
+
+@pytest.mark.parametrize(("unit", "scope"), [("tok/s/user", "per_user"), ("tok/s/GPU", "per_gpu")])
+def test_the_unit_says_what_a_throughput_is_counted_over(unit: str, scope: str) -> None:
+    assert match_header([f"throughput ({unit})"])[0].scope == scope
+
+
+def test_near_misses_are_suggested() -> None:
+    assert closest_name("acept length") == "accept_length"
+    assert closest_name("operator") is None

@@ -1,0 +1,144 @@
+"""Runs without speculation, matched and gathered."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from calibration.baselines import MATCH_COLUMNS, baseline_table
+from calibration.points import Points, read_points
+from calibration.table import DRAFT_COLUMNS
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> "Reader":
+    return Reader(tmp_path / "bench.csv")
+
+
+class Reader:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self, text: str) -> Points:
+        self.path.write_text(text)
+        return read_points(self.path)
+
+
+def codes(points: Points) -> list[str]:
+    return [warning.code for warning in points.warnings]
+
+
+def baselines(points: Points) -> list[float]:
+    return [float(value) for value in points.frame["baseline_tokens_per_s"]]
+
+
+def test_the_mean_of_several_runs_is_the_baseline(read: Reader) -> None:
+    points = read("k,tau,tok/s\n0,,79.4\n3,2.1,90\n0,,79.0\n")
+    assert baselines(points)[1] == pytest.approx(79.2)
+    assert points.frame["baseline_origin"].tolist() == ["", "rows", ""]
+
+
+@pytest.mark.parametrize("column", MATCH_COLUMNS)
+def test_a_run_at_another_load_or_system_is_no_baseline(read: Reader, column: str) -> None:
+    points = read(f"k,tau,tok/s,{column}\n0,,80,1\n3,2.1,90,2\n")
+    assert np.isnan(baselines(points)[1])
+    (warning,) = (w for w in points.warnings if w.code == "no_baseline")
+    assert warning.lines == (3,)
+    assert f"differs in {column} (1 against 2)" in warning.message
+
+
+@pytest.mark.parametrize("column", [*DRAFT_COLUMNS, "source_url", "date", "notes", "spread"])
+def test_what_is_drafted_does_not_keep_a_baseline_away(read: Reader, column: str) -> None:
+    if column == "num_steps":
+        points = read("k,tau,tok/s\n0,,80\n3,2.1,90\n")
+    else:
+        points = read(f"k,tau,tok/s,{column}\n0,,80,1\n3,2.1,90,4\n")
+    assert baselines(points)[1] == 80
+
+
+def test_an_empty_cell_is_a_value(read: Reader) -> None:
+    points = read("k,tau,tok/s,gpu\n0,,80,\n3,2.1,90,H200\n")
+    assert "no_baseline" in codes(points)
+
+
+def test_a_baseline_of_its_own_is_kept_and_compared(read: Reader) -> None:
+    points = read("k,tau,tok/s,baseline\n0,,80,\n3,2.1,90,82\n5,2.4,95,70\n")
+    assert baselines(points)[1:] == [82, 70]
+    (warning,) = points.warnings
+    assert (warning.code, warning.lines) == ("baseline_mismatch", (4,))
+
+
+def test_step_times_give_the_baseline_that_keeps_their_ratio(read: Reader) -> None:
+    points = read("k,tau,tok/s,step_time_ms,baseline_step_time_ms\n3,2.4,90,24,10\n")
+    assert 2.4 * baselines(points)[0] / 90 == pytest.approx(24 / 10)
+    assert codes(points) == ["baseline_from_step_time"]
+    assert points.frame["baseline_origin"].tolist() == ["step_time"]
+
+
+def test_the_step_time_of_the_baseline_alone_needs_the_batch(read: Reader) -> None:
+    text = "k,tau,tok/s,batch,baseline_step_time_ms\n3,2.4,900,8,10\n"
+    assert baselines(read(text)) == pytest.approx([800.0])
+    per_user = text.replace("tok/s,", "tok/s (tok/s/user),", 1)
+    assert "no_baseline" in codes(read(per_user))
+
+
+def test_a_run_known_by_its_step_time_serves(read: Reader) -> None:
+    points = read("k,tau,tok/s,batch,step_time_ms\n0,,,8,10\n3,2.4,900,8,\n")
+    assert baselines(points)[1] == pytest.approx(800.0)
+    assert baseline_table(points.frame)["decode_only"].tolist() == [True]
+
+
+def test_table_has_one_row_for_each_configuration(read: Reader) -> None:
+    points = read(
+        "workload,batch,k,tau,tok/s,baseline\n"
+        "chat,1,0,,80,\nchat,1,3,2.1,120,\nchat,8,3,2.1,600,500\nchat,8,5,2.5,620,500\n"
+        "code,1,3,2.6,150,79\ncode,1,5,2.9,160,81\ncode,4,3,2,100,\n"
+    )
+    table = baseline_table(points.frame)
+    assert table["workload"].tolist() == ["chat", "chat", "code"]
+    assert table["batch_size"].tolist() == [1, 8, 1]
+    assert table["tokens_per_s"].tolist() == [80, 500, 80]
+    assert table["num_measurements"].tolist() == [1, 1, 2]
+    assert table["relative_sd"].iloc[2] == pytest.approx(np.std([79, 81], ddof=1) / 80)
+    assert table["relative_sd"].isna().tolist() == [True, True, False]
+
+
+def test_a_baseline_is_not_counted_again_where_it_was_filled_in(
+    read: Reader, tmp_path: Path
+) -> None:
+    from calibration.points import write_points  # noqa: PLC0415 - only here
+
+    points = read("k,tau,tok/s\n0,,79.4\n0,,79.0\n3,2.1,90\n5,2.4,95\n")
+    write_points(points, tmp_path / "copy.csv")
+    for again in (points, read_points(tmp_path / "copy.csv")):
+        table = baseline_table(again.frame)
+        assert table["num_measurements"].tolist() == [2]
+        assert table["tokens_per_s"].tolist() == pytest.approx([79.2])
+
+
+def test_baselines_that_speedups_give_are_one_measurement(read: Reader) -> None:
+    table = baseline_table(read("tau,tok/s,speedup\n2.2,170.2,1.704\n2.8,190.3,1.905\n").frame)
+    assert table["num_measurements"].tolist() == [1]
+    assert table["tokens_per_s"].tolist() == pytest.approx([99.9], rel=1e-3)
+
+
+def test_step_times_of_baselines_are_gathered(read: Reader) -> None:
+    points = read(
+        "k,tau,tok/s,baseline,step_time_ms,baseline_step_time_ms\n"
+        "0,,80,,12,\n3,2.1,90,,25,\n5,2.4,95,80,27,13\n"
+    )
+    assert baseline_table(points.frame)["step_time_ms"].tolist() == [12.5]
+
+
+def test_per_user_throughputs_stay_apart(read: Reader) -> None:
+    points = read("tau,tok/s,baseline,throughput_scope\n2,90,80,aggregate\n2,9,8,per_user\n")
+    table = baseline_table(points.frame)
+    assert sorted(table["tokens_per_s"].tolist()) == [8, 80]
+    assert sorted(table["throughput_scope"].tolist()) == ["", "per_user"]
+
+
+def test_a_table_without_baselines_is_empty(read: Reader) -> None:
+    table = baseline_table(read("tau,tok/s\n2,90\n").frame)
+    assert isinstance(table, pd.DataFrame)
+    assert table.empty
