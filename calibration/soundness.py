@@ -235,5 +235,5 @@ def _baseline_names(frame: pd.DataFrame) -> NDArray[np.object_]:
         load = [f"batch {batch_size:g}"] if isinstance(batch_size, float) else []
         load += [f"context {context_tokens:g}"] if isinstance(context_tokens, float) else []
         unnamed = ", ".join([*load, f"{baseline:g} tok/s"])
-        names.append(str(workload) if workload else unnamed)
+        names.append(" ".join(str(workload).split()) or unnamed)
     return np.array(names, dtype=object)

@@ -95,7 +95,8 @@ def system_label(key: Key) -> str:
     tp_size = f"TP {cell['tp_size']}" if cell["tp_size"] else ""
     rest = [cell[name] for name in ("interconnect", "dtype", "variant", "source_id")]
     parts = (cell["target_model"], engine, gpu, tp_size, *rest)
-    return ", ".join(part for part in parts if part) or "unnamed system"
+    label = ", ".join(part for part in parts if part)
+    return " ".join(label.split()) or "unnamed system"
 
 
 def select_system(points: Points, text: str | None = None) -> SystemPoints:
@@ -164,7 +165,7 @@ def _difference(found: Sequence[SystemPoints]) -> tuple[str, list[str]]:
 
 def _written(cell: float | str) -> str:
     """Return a cell of a key for a message."""
-    return f"{cell:g}" if isinstance(cell, float) else cell or "empty"
+    return f"{cell:g}" if isinstance(cell, float) else " ".join(cell.split()) or "empty"
 
 
 def _shown(values: Sequence[str]) -> list[str]:

@@ -176,6 +176,8 @@ def _shown(cell: str, most: int = 40) -> str:
 def _not_a_number(cell: str, *, decimal_comma: bool) -> str:
     """Return the message for a cell that is no number, with a hint where the slip is plain."""
     text = cell.strip()
+    if not text:
+        return "an element of the list is empty"
     if decimal_comma and _ONE_POINT.fullmatch(text):
         return (
             f"{_shown(cell)} has a decimal point, but the comma is the decimal sign of this file; "

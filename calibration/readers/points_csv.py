@@ -250,16 +250,16 @@ def _read_cell(
         return Refusal(
             code="not_finite",
             column=column.name,
-            message=f"{written} is too large for a measurement",
+            message=f"{written!r} is too large for a measurement",
         )
     if least < 0 or (least < 1 / _LARGEST and not column.zero):
         allowed = "zero or above" if column.zero else "above zero"
         return Refusal(
-            code="not_positive", column=column.name, message=f"{written} must be {allowed}"
+            code="not_positive", column=column.name, message=f"{written!r} must be {allowed}"
         )
     if column.kind is Kind.WHOLE and not values[0].is_integer():
         return Refusal(
-            code="not_a_number", column=column.name, message=f"{written} must be a whole number"
+            code="not_a_number", column=column.name, message=f"{written!r} must be a whole number"
         )
     return values if column.kind is Kind.LIST else values[0]
 

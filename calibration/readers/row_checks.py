@@ -165,14 +165,18 @@ def _refused_accuracy(cells: Mapping[str, Cell]) -> Refusal | None:
     if max(accuracy) > 1:
         accept_length = number(cells, "accept_length")
         as_percent = 1 + sum(accuracy) * PERCENT
+        fits = (
+            accept_length is not None
+            and max(accuracy) <= 1 / PERCENT
+            and abs(as_percent - accept_length) <= _PERCENT_TOLERANCE * accept_length
+        )
+        suspicion = "as percentages they give the row's accept length" if fits else "a percentage?"
         return Refusal(
             code="accuracy_above_one",
             column="full_accuracy",
-            message=f"accuracy {max(accuracy):g} is above 1; if it is a percentage, write "
+            message=f"accuracy {max(accuracy):g} is above 1; {suspicion}; write "
             f"{max(accuracy):g}% or divide by 100",
-            looks_like_percent=accept_length is not None
-            and max(accuracy) <= 1 / PERCENT
-            and abs(as_percent - accept_length) <= _PERCENT_TOLERANCE * accept_length,
+            looks_like_percent=fits,
         )
     for depth, (shallow, deep) in enumerate(pairwise(accuracy), start=2):
         if deep > shallow + _ROUNDING:
