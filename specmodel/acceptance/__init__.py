@@ -7,7 +7,11 @@ from specmodel.acceptance.accuracy import (
     MarginalAccuracy,
     MarginalAccuracyWarning,
 )
-from specmodel.acceptance.carry import CarriedAcceptLength, carry_accept_length
+from specmodel.acceptance.carry import (
+    CarriedAcceptLength,
+    carry_accept_length,
+    full_accuracy_from_accept_length,
+)
 from specmodel.acceptance.claims import required_conditional
 from specmodel.acceptance.consistency import Finding, check_agreement, check_shape
 from specmodel.acceptance.extrapolation import (
@@ -105,6 +109,7 @@ __all__ = [
     "extend",
     "fit_tail",
     "fit_tail_to_accept_lengths",
+    "full_accuracy_from_accept_length",
     "geometric_accept_length",
     "geometric_accept_length_limit",
     "geometric_acceptance_rate",

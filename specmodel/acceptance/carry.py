@@ -7,6 +7,7 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from specmodel.acceptance.accuracy import FullAccuracy
 from specmodel.acceptance.bounds import FloatArray, IntArray, whole
 from specmodel.acceptance.extrapolation import ROUGHNESS
 from specmodel.acceptance.feasibility import check_accept_length
@@ -99,6 +100,47 @@ def carry_accept_length(
         here = (before == pair[0]) & (after == pair[1])
         value[here], low[here], high[here], sd[here] = _carried(length[here], *pair)
     return CarriedAcceptLength(value=value, low=low, high=high, sd=sd)
+
+
+def full_accuracy_from_accept_length(
+    accept_length: float, accept_depth: int, num_steps: int | None = None
+) -> FullAccuracy:
+    r"""Full accuracy of the usual curve that has an accept length at a depth.
+
+    .. math:: S_i = \tau(i) - \tau(i-1), \qquad \tau(k_0) = \tau_0
+
+    Parameters
+    ----------
+    accept_length : float
+        :math:`\tau_0`, bonus token included, between 1 and accept_depth + 1, [tokens].
+    accept_depth : int
+        :math:`k_0`, depth it was measured at, at least 1, [tokens].
+    num_steps : int, optional
+        Depth of the list; `accept_depth` when left out, [tokens].
+
+    Returns
+    -------
+    FullAccuracy
+        An assumed list, not a measured one; its sum agrees with the number.
+
+    Raises
+    ------
+    ParameterError
+        If the accept length is impossible at its depth, or a depth is below 1.
+
+    Notes
+    -----
+    The default family at its usual shape; `carry_accept_length` has the spread.
+
+    Examples
+    --------
+    >>> full_accuracy_from_accept_length(2.75, 5).values.tolist()
+    [0.71, 0.46, 0.29, 0.18, 0.11]
+    """
+    depth = accept_depth if num_steps is None else num_steps
+    deepest = int(whole("num_steps", depth, 1))
+    carried = carry_accept_length(accept_length, accept_depth, np.arange(deepest + 1))
+    return FullAccuracy(np.minimum.accumulate(np.clip(np.diff(carried.value), 0.0, 1.0)))
 
 
 def _carried(length: FloatArray, before: int, after: int) -> tuple[FloatArray, ...]:

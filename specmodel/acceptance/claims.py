@@ -1,6 +1,6 @@
 """What a claimed accept length would need from the depths that nobody measured."""
 
-from specmodel.acceptance.accuracy import FullAccuracy
+from specmodel.acceptance.accuracy import ROUNDING_NOISE, FullAccuracy
 from specmodel.acceptance.bounds import at_least, whole
 from specmodel.acceptance.geometric import geometric_acceptance_rate
 from specmodel.errors import ParameterError
@@ -57,11 +57,11 @@ def required_conditional(
     if missing <= 0.0:
         return 0.0
     last = float(full_accuracy.values[-1])
-    if missing > more * last:
+    if missing > more * last + ROUNDING_NOISE:
         raise ParameterError(
             "accept_length",
             f"{claim:g}",
             f"at most {full_accuracy.accept_length() + more * last:.3f} at depth {depth}",
             f"only {last:g} of the rounds get past depth {full_accuracy.num_steps}",
         )
-    return float(geometric_acceptance_rate(1.0 + missing / last, more))
+    return float(geometric_acceptance_rate(min(1.0 + missing / last, 1.0 + more), more))

@@ -82,12 +82,11 @@ def check_agreement(
             )
         )
     for i in range(1, min(full.size, conditional.size)):
-        if full[i - 1] <= 0.0:
+        if full[i - 1] <= 2.0 * rounding:
             break
         expected = full[i] / full[i - 1]
-        slack = IDENTITY_TOLERANCE * conditional[i] + rounding * (
-            1.0 + (1.0 + expected) / full[i - 1]
-        )
+        printed = rounding * (1.0 + (1.0 + expected) / (full[i - 1] - rounding))
+        slack = IDENTITY_TOLERANCE * conditional[i] + printed
         if abs(conditional[i] - expected) > slack:
             findings.append(
                 Finding(

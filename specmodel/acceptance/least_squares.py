@@ -13,6 +13,7 @@ _LARGEST_DAMPING = 1e8
 def minimise(
     residual: Callable[[FloatArray], FloatArray],
     start: FloatArray,
+    longest_step: FloatArray,
     *,
     tolerance: float = 1e-9,
     iterations: int = 60,
@@ -20,6 +21,7 @@ def minimise(
     """Return the minimisers, shape (problems, n), of sums of squared residuals.
 
     `residual` maps parameters (..., problems, n) to residuals (..., problems, m), row by row.
+    A step is shortened to `longest_step` (n,) in every parameter: far steps end in flat regions.
     """
     parameters = start.copy()
     value = residual(parameters)
@@ -33,6 +35,7 @@ def minimise(
         damped[:, diagonal, diagonal] *= 1.0 + damping[:, None]
         gradient = (slope * value[..., None]).sum(axis=-2)
         step = np.linalg.solve(damped, gradient[..., None])[..., 0]
+        step /= np.maximum(np.abs(step) / longest_step, 1.0).max(axis=-1, keepdims=True)
         trial = np.where(active[:, None], parameters - step, parameters)
         trial_value = residual(trial)
         trial_cost = (trial_value**2).sum(axis=-1)

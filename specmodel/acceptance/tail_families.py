@@ -1,9 +1,11 @@
 """The tail families: one small class each, with the prior that served curves taught it.
 
-The priors are the mean and spread of each family's shape over 50 drafters (121 curves) of
-[sgl-project-specforge-specbundle]_, [semianalysis-inferencex-golden]_ and served logs, every
-drafter weighing the same. The weights are the inverse mean square errors when accept lengths at
-depths 3 and 5 predict depth 7 on the chains of [sgl-project-specforge-specbundle]_.
+The priors of the exponential, first-then-constant and Weibull shapes are mean and spread over 49
+drafters (121 curves, block drafters among them) of [sgl-project-specforge-specbundle]_,
+[semianalysis-inferencex-golden]_ and served logs [specmodel-served-depths]_, every drafter weighing
+the same; those of the families that only fall or only rise are judgements near what the curves that
+do so teach. The weights are the inverse mean square errors when accept lengths at depths 3 and 5
+predict depth 7 on the chains of [sgl-project-specforge-specbundle]_. The tests learn both again.
 """
 
 import math
@@ -20,6 +22,7 @@ DECAY_LENGTH = 1.5
 """Depths in which the distance to the asymptote falls to 1/e, where data are few."""
 
 _BEND = 0.01
+_STEEPEST = 3.0
 
 
 @final
@@ -128,7 +131,7 @@ class WeibullTail(AbstractTail):
     def hazard(self, parameters: FloatArray, depth: FloatArray) -> FloatArray:
         """Return the curve."""
         level, log_power = _columns(parameters)
-        power = np.exp(log_power)
+        power = np.exp(np.minimum(log_power, _STEEPEST))
         return np.asarray(sigmoid(level) ** (depth**power - (depth - 1.0) ** power))
 
 
