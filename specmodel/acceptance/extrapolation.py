@@ -22,7 +22,8 @@ from specmodel.errors import ParameterError
 
 ROUGHNESS = 0.15
 """Log-scale standard deviation of what lies between two depths about a smooth family's value:
-served lists are not smooth; measured on lists cut at one depth and asked for a deeper one."""
+served lists are not smooth. A judgement, set together with `CONDITIONAL_NOISE` on few served lists
+cut at one depth and asked for a deeper one."""
 
 DEPTH_INCREMENT_RATIO = (0.23, 0.49, 0.69)
 """10 %, 50 % and 90 % quantile of (accept length at 7 - at 5) / (at 5 - at 3) over chains of

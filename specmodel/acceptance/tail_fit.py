@@ -15,8 +15,8 @@ from specmodel.errors import ParameterError
 
 CONDITIONAL_NOISE = 0.05
 """Standard deviation of a measured conditional accuracy about a smooth curve at depth 1; it grows
-with the inverse square root of the share of rounds that reach a depth. A judgement: with it, served
-lists cut short continue inside their interval about as often as stated."""
+with the inverse square root of the share of rounds that reach a depth. A judgement, set on few
+served lists that were cut short; rounding, prompts and workload noise are all in it."""
 
 ACCEPT_LENGTH_NOISE = 0.005
 """Relative standard deviation of a measured (accept_length - 1) about a smooth curve."""

@@ -197,7 +197,7 @@ class TransferFactor:
 
 TRANSFER_PRIOR: Final = TransferFactor(median=0.85, sd=0.17, scatter=0.1)
 """Prior when the served prompts and stack match the training data: log-scale sd 0.2 in all,
-a judgement that the matching pairs of [specmodel-paired-runs]_, ratios 0.70 to 0.94, support."""
+a judgement; three runs read as matching in [specmodel-paired-runs]_ have ratios 0.70 to 0.94."""
 
 TRANSFER_PRIOR_UNMATCHED: Final = TransferFactor(median=0.75, sd=0.45, scatter=0.2)
 """Prior when prompts differ or the training text was not written by the target model: all six
