@@ -1,0 +1,216 @@
+"""Points of one system as arrays for the fit: configurations, runs, baselines, measured speed-up."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from specmodel.baselines import Baseline, Baselines
+from specmodel.cost import BatchCurve, round_terms
+from specmodel.posterior import NEW, Rows
+from specmodel.speedup import non_decode_share_from_ttft
+from specmodel.units import MILLI
+
+Array = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemRows:
+    """What a fit needs of one system.
+
+    Parameters
+    ----------
+    rows : Rows
+        Speculative rows with accept length, throughput and baseline.
+    log_speedup : numpy.ndarray, shape (n,)
+        Logarithm of measured throughput over baseline, [-].
+    spread_log_sd : numpy.ndarray, shape (n,)
+        Replicate spread where stated, else 0, [-].
+    configurations, runs : tuple
+        Keys of the effects, in the order of their indices.
+    frame : pandas.DataFrame
+        The rows used, in the same order.
+    baselines : Baselines
+        Every baseline of the system, those without a speculative row included.
+    curve : BatchCurve or None
+        The baseline's batch curve, where the points have one.
+    experts_known : bool
+        Whether the points say that the target is dense or how many experts it has.
+    """
+
+    rows: Rows
+    log_speedup: Array
+    spread_log_sd: Array
+    configurations: tuple[Hashable, ...]
+    runs: tuple[Hashable, ...]
+    frame: pd.DataFrame
+    baselines: Baselines
+    curve: BatchCurve | None
+    experts_known: bool
+
+
+def numbers(frame: pd.DataFrame, name: str) -> Array:
+    """One numeric column as an array; NaN where empty."""
+    return np.asarray(frame[name].to_numpy(), dtype=np.float64)
+
+
+def texts(frame: pd.DataFrame, name: str) -> list[str]:
+    """One text column as strings."""
+    return [str(value) for value in frame[name].tolist()]
+
+
+def baselines_of(frame: pd.DataFrame) -> Baselines:
+    """Every baseline in the points of one system: from baseline rows and from baseline cells."""
+    is_baseline = numbers(frame, "num_steps") == 0
+    rate = np.where(
+        is_baseline,
+        numbers(frame, "output_tokens_per_s"),
+        numbers(frame, "baseline_tokens_per_s"),
+    )
+    step_ms = np.where(
+        is_baseline, numbers(frame, "step_time_ms"), numbers(frame, "baseline_step_time_ms")
+    )
+    batch = numbers(frame, "batch_size")
+    scope = np.array(texts(frame, "throughput_scope"), dtype=object)
+    # A throughput per user is one request's; one per GPU is a part of a batch that is not stated.
+    requests = np.where(scope == "per_user", 1.0, np.nan_to_num(batch, nan=1.0))
+    from_rate_s = np.where(scope == "per_gpu", np.nan, requests / rate)
+    step_s = np.where(np.isfinite(step_ms), step_ms * MILLI, from_rate_s)
+    entries = {}
+    for workload, load_batch, context, tokens_per_s, time_s in zip(
+        texts(frame, "workload"),
+        batch.tolist(),
+        numbers(frame, "context_tokens").tolist(),
+        rate.tolist(),
+        step_s.tolist(),
+        strict=True,
+    ):
+        if np.isfinite(tokens_per_s):
+            entry = Baseline(
+                workload=workload,
+                batch_size=load_batch,
+                context_tokens=context,
+                tokens_per_s=tokens_per_s,
+                step_time_s=time_s,
+            )
+            entries[repr(entry)] = entry
+    return Baselines(entries=tuple(entries.values()))
+
+
+def _stated(values: Array) -> list[float | None]:
+    """Numbers, with None where not stated, so that keys compare equal."""
+    return [None if np.isnan(value) else float(value) for value in values]
+
+
+def configuration_keys(frame: pd.DataFrame) -> list[Hashable]:
+    """Key of each row's configuration: depth, branching, verified tokens, batch, context."""
+    names = ("num_steps", "topk", "num_draft_tokens", "batch_size", "context_tokens")
+    return list(zip(*(_stated(numbers(frame, name)) for name in names), strict=True))
+
+
+def run_keys(frame: pd.DataFrame) -> list[Hashable]:
+    """Key of each row's run: workload and load, chains and trees apart.
+
+    Measured on SpecBundle, what the baseline of a workload misses is shared by its chains and by its
+    trees, but not between the two.
+    """
+    return list(
+        zip(
+            texts(frame, "workload"),
+            (numbers(frame, "topk") > 1).tolist(),
+            _stated(numbers(frame, "batch_size")),
+            _stated(numbers(frame, "context_tokens")),
+            strict=True,
+        )
+    )
+
+
+def measured_share(frame: pd.DataFrame) -> Array:
+    """Non-decode share of each row's baseline from TTFT and output length; NaN where not stated."""
+    rate = numbers(frame, "baseline_tokens_per_s")
+    scope = np.array(texts(frame, "throughput_scope"), dtype=object)
+    requests = np.where(
+        scope == "per_user", 1.0, np.nan_to_num(numbers(frame, "batch_size"), nan=1.0)
+    )
+    tokens, first_s = numbers(frame, "output_tokens"), numbers(frame, "ttft_ms") * MILLI
+    share = np.full(len(frame), np.nan)
+    known = np.isfinite(tokens) & np.isfinite(first_s) & (tokens > 1) & np.isfinite(rate)
+    request_s = requests[known] * tokens[known] / rate[known]
+    decode_s = np.maximum(request_s - first_s[known], 0.05 * request_s)
+    share[known] = non_decode_share_from_ttft(
+        first_s[known], tokens[known], decode_s / (tokens[known] - 1.0)
+    )
+    return share
+
+
+def rows_of(
+    frame: pd.DataFrame,
+    baselines: Baselines,
+    curve: BatchCurve | None,
+    *,
+    configurations: Sequence[Hashable],
+    runs: Sequence[Hashable],
+) -> Rows:
+    """Arrays of the rows of a frame, with indices into known configurations and runs."""
+    at_configuration = {key: index for index, key in enumerate(configurations)}
+    at_run = {key: index for index, key in enumerate(runs)}
+    batch, context = numbers(frame, "batch_size"), numbers(frame, "context_tokens")
+    return Rows(
+        terms=round_terms(
+            num_steps=numbers(frame, "num_steps"),
+            topk=numbers(frame, "topk"),
+            num_draft_tokens=numbers(frame, "num_draft_tokens"),
+            batch_size=batch,
+            context_tokens=context,
+            num_experts=numbers(frame, "num_experts"),
+            experts_per_token=numbers(frame, "experts_per_token"),
+            curve=curve,
+            step_time_s=np.where(np.isfinite(batch), baselines.step_time_s(batch, context), np.nan),
+        ),
+        accept_length=numbers(frame, "accept_length"),
+        baseline_deficit=baselines.deficit(numbers(frame, "baseline_tokens_per_s"), batch, context),
+        measured_share=measured_share(frame),
+        configuration=np.array(
+            [at_configuration.get(key, NEW) for key in configuration_keys(frame)], dtype=np.intp
+        ),
+        run=np.array([at_run.get(key, NEW) for key in run_keys(frame)], dtype=np.intp),
+    )
+
+
+def speculative(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows that a round cost can be read from."""
+    usable = (
+        (numbers(frame, "num_steps") != 0)
+        & np.isfinite(numbers(frame, "accept_length"))
+        & np.isfinite(numbers(frame, "output_tokens_per_s"))
+        & np.isfinite(numbers(frame, "baseline_tokens_per_s"))
+    )
+    return frame.loc[usable]
+
+
+def system_rows(frame: pd.DataFrame, *, experts_known: bool | None = None) -> SystemRows:
+    """Arrays of one system's points; `frame` has the canonical columns."""
+    baselines = baselines_of(frame)
+    curve = baselines.curve()
+    used = speculative(frame)
+    configurations = list(dict.fromkeys(configuration_keys(used)))
+    runs = list(dict.fromkeys(run_keys(used)))
+    if experts_known is None:
+        experts_known = bool(np.isfinite(numbers(used, "num_experts")).any())
+    return SystemRows(
+        rows=rows_of(used, baselines, curve, configurations=configurations, runs=runs),
+        log_speedup=np.log(
+            numbers(used, "output_tokens_per_s") / numbers(used, "baseline_tokens_per_s")
+        ),
+        spread_log_sd=np.nan_to_num(numbers(used, "spread")),
+        configurations=tuple(configurations),
+        runs=tuple(runs),
+        frame=used,
+        baselines=baselines,
+        curve=curve,
+        experts_known=experts_known,
+    )

@@ -1,0 +1,27 @@
+"""What a round costs. Knows no acceptance."""
+
+from specmodel.cost.batch_curve import BatchCurve as BatchCurve
+from specmodel.cost.batch_curve import StepTime as StepTime
+from specmodel.cost.coverage import expected_experts as expected_experts
+from specmodel.cost.coverage import expert_loads as expert_loads
+from specmodel.cost.coverage import verify_growth_of_experts as verify_growth_of_experts
+from specmodel.cost.round_cost import round_cost as round_cost
+from specmodel.cost.round_cost import round_cost_gradient as round_cost_gradient
+from specmodel.cost.round_cost import round_cost_parts as round_cost_parts
+from specmodel.cost.round_terms import UNKNOWN_DEPTH_NUM_STEPS as UNKNOWN_DEPTH_NUM_STEPS
+from specmodel.cost.round_terms import RoundTerms as RoundTerms
+from specmodel.cost.round_terms import round_terms as round_terms
+
+__all__ = [
+    "UNKNOWN_DEPTH_NUM_STEPS",
+    "BatchCurve",
+    "RoundTerms",
+    "StepTime",
+    "expected_experts",
+    "expert_loads",
+    "round_cost",
+    "round_cost_gradient",
+    "round_cost_parts",
+    "round_terms",
+    "verify_growth_of_experts",
+]

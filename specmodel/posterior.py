@@ -1,0 +1,234 @@
+"""What is believed after the points: constants, effects, their covariance, and what they predict."""
+
+from dataclasses import dataclass, fields
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specmodel.constants import NUM_CONSTANTS, slope, to_natural
+from specmodel.cost import RoundTerms
+from specmodel.prior import Noise, Prior
+from specmodel.speedup import log_speedup_gradient
+from specmodel.student_t import student_t_cdf, student_t_quantile
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+NEW = -1
+"""Index of a configuration or run that the points do not hold."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Rows to fit or to predict, as arrays of one length.
+
+    Parameters
+    ----------
+    terms : RoundTerms
+        Known quantities of the rounds.
+    accept_length : numpy.ndarray
+        Tokens per request and round, bonus token included, [tokens].
+    baseline_deficit : numpy.ndarray
+        How much slower the workload's baseline is than the fastest at this load, [0, 1).
+    measured_share : numpy.ndarray
+        Non-decode share where measured, NaN elsewhere, [-].
+    configuration, run : numpy.ndarray of int
+        Index into the effects of configurations and of runs; `NEW` for one not seen.
+    """
+
+    terms: RoundTerms
+    accept_length: Array
+    baseline_deficit: Array
+    measured_share: Array
+    configuration: Index
+    run: Index
+
+    def __len__(self) -> int:
+        return int(self.accept_length.size)
+
+    def take(self, rows: NDArray[np.bool_] | Index) -> "Rows":
+        """Some of the rows."""
+        return Rows(
+            terms=self.terms.take(rows),
+            **{
+                field.name: getattr(self, field.name)[rows]
+                for field in fields(self)
+                if field.name != "terms"
+            },
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSpeedup:
+    """Predictive distribution of the logarithm of the speed-up: Student-t per row.
+
+    Parameters
+    ----------
+    location, log_sd : numpy.ndarray
+        Centre and scale, [-].
+    degrees_of_freedom : numpy.ndarray
+        Of the Student-t distribution, [-].
+    by_accept_length : numpy.ndarray
+        Elasticity of the speed-up with respect to accept length, [-].
+    non_decode_share : numpy.ndarray
+        Used for each row, [-].
+    """
+
+    location: Array
+    log_sd: Array
+    degrees_of_freedom: Array
+    by_accept_length: Array
+    non_decode_share: Array
+
+    def quantile(self, probability: float) -> Array:
+        """Speed-up below which the truth lies with this probability."""
+        width = student_t_quantile(probability, self.degrees_of_freedom)
+        return np.asarray(np.exp(self.location + width * self.log_sd))
+
+    def probability_above(self, speedup: float) -> Array:
+        """Probability that the speed-up is above a value."""
+        standard = (self.location - np.log(speedup)) / self.log_sd
+        return student_t_cdf(standard, self.degrees_of_freedom)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posterior:
+    """Constants and effects after the points, jointly normal on their internal scale.
+
+    Parameters
+    ----------
+    mean : numpy.ndarray, shape (NUM_CONSTANTS + c + r,)
+        Constants on the internal scale, then c configuration effects on ln R, then r run effects on
+        ln S.
+    covariance : numpy.ndarray, square
+        Of the same vector.
+    num_configurations : int
+        c; the others are runs.
+    noise : Noise
+        The prior's noise.
+    noise_scale : float
+        Factor on all three standard deviations, learned from the points, [-].
+    degrees_of_freedom : float
+        Of the noise, [-].
+    constants_degrees_of_freedom : float
+        Of the spread of the constants, [-].
+    """
+
+    mean: Array
+    covariance: Array
+    num_configurations: int
+    noise: Noise
+    noise_scale: float
+    degrees_of_freedom: float
+    constants_degrees_of_freedom: float
+
+    @classmethod
+    def from_prior(cls, prior: Prior) -> "Posterior":
+        """The posterior of no points."""
+        return cls(
+            mean=prior.mean,
+            covariance=prior.covariance,
+            num_configurations=0,
+            noise=prior.noise,
+            noise_scale=1.0,
+            degrees_of_freedom=prior.noise.degrees_of_freedom,
+            constants_degrees_of_freedom=prior.degrees_of_freedom,
+        )
+
+    @property
+    def constants(self) -> Array:
+        """Medians of the constants in natural units."""
+        return to_natural(self.mean[:NUM_CONSTANTS])
+
+    @property
+    def num_runs(self) -> int:
+        """Number of run effects."""
+        return int(self.mean.size) - NUM_CONSTANTS - self.num_configurations
+
+    def configuration_effect(self, index: Index) -> Array:
+        """Effect on ln R of configurations; 0 for new ones."""
+        effects = np.append(self.mean[NUM_CONSTANTS : NUM_CONSTANTS + self.num_configurations], 0.0)
+        return np.asarray(effects[index])
+
+    def run_effect(self, index: Index) -> Array:
+        """Effect on ln S of runs; 0 for new ones."""
+        effects = np.append(self.mean[NUM_CONSTANTS + self.num_configurations :], 0.0)
+        return np.asarray(effects[index])
+
+    def predict(self, rows: Rows, *, accept_log_sd: Array | float = 0.0) -> LogSpeedup:
+        r"""Predictive distribution of the speed-up of a new measurement of each row.
+
+        .. math:: \operatorname{var} = J C J^\top + \lambda^2(\sigma_\text{row}^2 + \ldots)
+
+        Parameters
+        ----------
+        rows : Rows
+            What to predict.
+        accept_log_sd : array-like
+            Standard deviation of the logarithm of the accept length, [-].
+
+        Returns
+        -------
+        LogSpeedup
+
+        Notes
+        -----
+        Delta method at the mode: parameters, effects of configuration and run (learned where seen,
+        drawn anew where not), measurement noise, and what the batch curve was carried.
+        """
+        constants = self.constants
+        location, gradient, decode, share = log_speedup_gradient(
+            constants, rows.terms, rows.accept_length, rows.baseline_deficit, rows.measured_share
+        )
+        gradient = gradient * slope(constants)
+        location = (
+            location
+            - decode * self.configuration_effect(rows.configuration)
+            + self.run_effect(rows.run)
+        )
+        noise, scale = self.noise, self.noise_scale**2
+        learned = self._learned_variance(gradient, decode, rows)
+        drawn = (
+            scale * noise.row_log_sd**2
+            + np.where(rows.configuration == NEW, scale * noise.configuration_log_sd**2, 0.0)
+            * decode**2
+            + np.where(rows.run == NEW, scale * noise.run_log_sd**2, 0.0)
+            + (decode * rows.terms.carried) ** 2
+            + (decode * np.asarray(accept_log_sd)) ** 2
+        )
+        # Welch and Satterthwaite: the sum of two estimated variances has about this many.
+        freedom = (learned + drawn) ** 2 / (
+            learned**2 / self.constants_degrees_of_freedom + drawn**2 / self.degrees_of_freedom
+        )
+        return LogSpeedup(
+            location=location,
+            log_sd=np.sqrt(learned + drawn),
+            degrees_of_freedom=freedom,
+            by_accept_length=decode,
+            non_decode_share=share,
+        )
+
+    def _learned_variance(self, gradient: Array, decode: Array, rows: Rows) -> Array:
+        """J C J^T, where each row touches the constants and at most two effects."""
+        covariance, first_run = self.covariance, NUM_CONSTANTS + self.num_configurations
+        shared = covariance[:NUM_CONSTANTS, :NUM_CONSTANTS]
+        variance: Array = np.einsum("ij,ij->i", gradient @ shared, gradient)
+        if covariance.shape[0] == NUM_CONSTANTS:
+            return variance
+        seen_configuration = rows.configuration != NEW
+        seen_run = rows.run != NEW
+        at_configuration = NUM_CONSTANTS + np.where(seen_configuration, rows.configuration, 0)
+        at_run = np.where(seen_run, first_run + rows.run, NUM_CONSTANTS)
+        by_configuration = np.where(seen_configuration, -decode, 0.0)
+        by_run = np.where(seen_run, 1.0, 0.0)
+        cross = covariance[:, :NUM_CONSTANTS]
+        variance += by_configuration**2 * covariance[at_configuration, at_configuration]
+        variance += by_run**2 * covariance[at_run, at_run]
+        variance += 2 * by_configuration * by_run * covariance[at_configuration, at_run]
+        variance += 2 * by_configuration * np.einsum("ij,ij->i", gradient, cross[at_configuration])
+        variance += 2 * by_run * np.einsum("ij,ij->i", gradient, cross[at_run])
+        return np.asarray(np.maximum(variance, 0.0))

@@ -1,0 +1,238 @@
+"""What is believed of a serving system before its own points: learned from public systems."""
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specmodel.constants import NAMES, to_natural
+from specmodel.errors import UnknownKeyError
+
+Array = NDArray[np.float64]
+
+PSEUDO_SYSTEMS = 3.0
+"""Systems that the weak belief about the spread between systems counts as. [-]"""
+
+EXPERTS_KNOWN = "experts_known"
+EXPERTS_UNKNOWN = "experts_unknown"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    r"""Spread of measurements around the model, on the log scale of the speed-up.
+
+    Parameters
+    ----------
+    row_log_sd : float
+        Independent from row to row: measurement noise, [-].
+    configuration_log_sd : float
+        Shared by all rows of one configuration: what the form of the round cost misses, [-].
+    run_log_sd : float
+        Shared by all rows of one workload, chains and trees apart: what the baseline of the workload
+        misses, [-].
+    degrees_of_freedom : float
+        How sure these are for a new system; intervals are Student-t with at least as many, [-].
+    """
+
+    row_log_sd: float
+    configuration_log_sd: float
+    run_log_sd: float
+    degrees_of_freedom: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prior:
+    """Normal prior of the constants on their internal scale, and the noise.
+
+    Parameters
+    ----------
+    mean : numpy.ndarray, shape (NUM_CONSTANTS,)
+        On the internal scale of `specmodel.constants`.
+    covariance : numpy.ndarray, shape (NUM_CONSTANTS, NUM_CONSTANTS)
+        Between systems, positive definite.
+    noise : Noise
+        Spread of rows around the model.
+    name : str
+        Which prior it is, for the report.
+    learned_from : tuple of str
+        Names of the public systems it was fitted on.
+    """
+
+    mean: Array
+    covariance: Array
+    noise: Noise
+    name: str
+    learned_from: tuple[str, ...]
+
+    @property
+    def degrees_of_freedom(self) -> float:
+        """How sure the spread between systems is: about the number it was learned from, weak ones included."""
+        return float(len(self.learned_from) + PSEUDO_SYSTEMS)
+
+    @property
+    def median(self) -> dict[str, float]:
+        """Median of every constant in natural units."""
+        return dict(zip(NAMES, to_natural(self.mean).tolist(), strict=True))
+
+
+@lru_cache(maxsize=1)
+def _packaged() -> dict[str, Any]:
+    """The packaged priors as they stand in the file."""
+    text = resources.files("specmodel").joinpath("data", "priors.json").read_text("utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+def target_key(target_model: str) -> str:
+    r"""Name under which a target model is looked up: without organisation and case.
+
+    .. math:: \text{org/Name} \mapsto \text{name}
+
+    Parameters
+    ----------
+    target_model : str
+        As a file or an engine writes it.
+
+    Returns
+    -------
+    str
+        Lower case, last path component, stripped.
+
+    Notes
+    -----
+    Decides which systems a prior leaves out when a target model is evaluated.
+
+    Examples
+    --------
+    >>> target_key("meta-llama/Llama-3.1-8B-Instruct")
+    'llama-3.1-8b-instruct'
+    """
+    return target_model.rstrip("/").rsplit("/", 1)[-1].strip().lower()
+
+
+def load_prior(*, experts_known: bool, without_target: str = "") -> Prior:
+    r"""Packaged prior, learned from public systems.
+
+    .. math:: x \sim \mathcal{N}(\mu, \Sigma)
+
+    Parameters
+    ----------
+    experts_known : bool
+        Whether it is known that the target model is dense, or a mixture with known expert counts. If
+        not, the wider prior over both kinds is used.
+    without_target : str, optional
+        A target model; every system with this target is left out of the prior, as `evaluate` does.
+
+    Returns
+    -------
+    Prior
+
+    Raises
+    ------
+    UnknownKeyError
+        If the packaged file lacks the prior, which a sound installation does not.
+
+    Notes
+    -----
+    Fitted by ``scripts/learn_prior.py`` from the tables in ``calibration/data/points``. A target
+    that no packaged system has needs nothing left out.
+
+    Examples
+    --------
+    >>> prior = load_prior(experts_known=True)
+    >>> 1.0 < prior.median["fixed_cost"] < 1.5
+    True
+    """
+    kind = EXPERTS_KNOWN if experts_known else EXPERTS_UNKNOWN
+    packaged = _packaged()["priors"]
+    if kind not in packaged:
+        raise UnknownKeyError("prior", kind, sorted(packaged))
+    key = target_key(without_target)
+    left_out = packaged[kind]["without"]
+    record = left_out[key] if key and key in left_out else packaged[kind]["all"]
+    return prior_from_record(
+        record, name=f"{kind}, without {without_target}" if key in left_out else kind
+    )
+
+
+def prior_from_record(record: dict[str, Any], *, name: str) -> Prior:
+    r"""Prior from its JSON record.
+
+    .. math:: \Sigma = \Sigma^\top \succ 0
+
+    Parameters
+    ----------
+    record : dict
+        Keys ``mean`` (by constant), ``covariance`` (rows in the order of ``mean``), ``noise``,
+        ``learned_from``.
+    name : str
+        Which prior it is.
+
+    Returns
+    -------
+    Prior
+
+    Notes
+    -----
+    Constants are stored by name, so that a file outlives a change of their order.
+
+    Examples
+    --------
+    >>> record = prior_to_record(load_prior(experts_known=True))
+    >>> prior_from_record(record, name="again").noise == load_prior(experts_known=True).noise
+    True
+    """
+    names = list(record["mean"])
+    order = [names.index(name) for name in NAMES]
+    covariance = np.array(record["covariance"], dtype=np.float64)[np.ix_(order, order)]
+    return Prior(
+        mean=np.array([record["mean"][name] for name in NAMES], dtype=np.float64),
+        covariance=covariance,
+        noise=Noise(**record["noise"]),
+        name=name,
+        learned_from=tuple(record["learned_from"]),
+    )
+
+
+def prior_to_record(prior: Prior) -> dict[str, Any]:
+    r"""JSON record of a prior; the inverse of `prior_from_record`.
+
+    .. math:: (\mu, \Sigma) \mapsto \text{JSON}
+
+    Parameters
+    ----------
+    prior : Prior
+        What to write.
+
+    Returns
+    -------
+    dict
+        Plain numbers and strings.
+
+    Notes
+    -----
+    Numbers are rounded to eight significant digits.
+
+    Examples
+    --------
+    >>> sorted(prior_to_record(load_prior(experts_known=True)))
+    ['covariance', 'learned_from', 'mean', 'noise']
+    """
+    noise = prior.noise
+    return {
+        "mean": {name: float(f"{x:.8g}") for name, x in zip(NAMES, prior.mean, strict=True)},
+        "covariance": [[float(f"{x:.8g}") for x in row] for row in prior.covariance],
+        "noise": {
+            "row_log_sd": float(f"{noise.row_log_sd:.6g}"),
+            "configuration_log_sd": float(f"{noise.configuration_log_sd:.6g}"),
+            "run_log_sd": float(f"{noise.run_log_sd:.6g}"),
+            "degrees_of_freedom": float(f"{noise.degrees_of_freedom:.6g}"),
+        },
+        "learned_from": list(prior.learned_from),
+    }

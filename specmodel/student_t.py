@@ -1,0 +1,139 @@
+"""Student's t distribution in numpy: what intervals and probabilities are read from."""
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specmodel.errors import ParameterError
+
+_HALF_CELLS = 4096
+
+
+@lru_cache(maxsize=64)
+def _table(degrees_of_freedom: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Abscissae and cumulative probability, integrated in the angle arctan(t / sqrt(nu))."""
+    # With t = sqrt(nu) tan(a) the density becomes cos(a)^(nu - 1), smooth and bounded on (-pi/2, pi/2).
+    angle = np.linspace(-np.pi / 2, np.pi / 2, 2 * _HALF_CELLS + 1)
+    middle = 0.5 * (angle[1:] + angle[:-1])
+    power = degrees_of_freedom - 1.0
+    ends, centre = np.cos(angle) ** power, np.cos(middle) ** power
+    ends[[0, -1]] = 1.0 if power == 0 else 0.0
+    cells = (ends[1:] + ends[:-1] + 4 * centre) / 6  # Simpson's rule
+    cumulative = np.concatenate([[0.0], np.cumsum(cells)])
+    inside = slice(1, -1)
+    t_values = np.sqrt(degrees_of_freedom) * np.tan(angle[inside])
+    return t_values, cumulative[inside] / cumulative[-1]
+
+
+_NODES = np.array([1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 14, 20, 30, 60, 1e5])
+
+
+def _neighbours(
+    degrees_of_freedom: NDArray[np.float64],
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Node below each value, and the weight of the node above, linear in 1/nu."""
+    if not np.all(degrees_of_freedom >= 1):
+        raise ParameterError("degrees_of_freedom", np.min(degrees_of_freedom), "at least 1")
+    inverse = 1.0 / np.minimum(degrees_of_freedom, _NODES[-1])
+    below = np.clip(np.searchsorted(-1.0 / _NODES, -inverse, side="right") - 1, 0, _NODES.size - 2)
+    low, high = 1.0 / _NODES[below], 1.0 / _NODES[below + 1]
+    return below, (low - inverse) / (low - high)
+
+
+def student_t_cdf(value: ArrayLike, degrees_of_freedom: ArrayLike) -> NDArray[np.float64]:
+    r"""Probability that a Student-t variable is below a value.
+
+    .. math:: F(t) \propto \int_{-\pi/2}^{\arctan(t/\sqrt\nu)} \cos^{\nu-1} a \, da
+
+    Parameters
+    ----------
+    value : array-like
+        :math:`t`, [-].
+    degrees_of_freedom : array-like
+        :math:`\nu \ge 1`, [-].
+
+    Returns
+    -------
+    numpy.ndarray, broadcast shape
+        Probability in [0, 1], absolute error below 1e-3, and below 1e-6 at the nodes.
+
+    Raises
+    ------
+    ParameterError
+        If `degrees_of_freedom` is below 1.
+
+    Notes
+    -----
+    Substituting the angle makes the integrand smooth, so one table by Simpson's rule per node serves
+    every value; between nodes it is linear in the inverse of the degrees of freedom. scipy is not
+    needed where a prediction starts cold.
+
+    Examples
+    --------
+    >>> float(student_t_cdf(0.0, 5))
+    0.5
+    >>> round(float(student_t_cdf(1.0, 1)), 6)  # Cauchy: 1/2 + arctan(1)/pi
+    0.75
+    """
+    t_value, freedom = np.broadcast_arrays(
+        np.asarray(value, dtype=np.float64), np.asarray(degrees_of_freedom, dtype=np.float64)
+    )
+    flat_t, (below, above_weight) = t_value.ravel(), _neighbours(freedom.ravel())
+    probability = np.zeros(flat_t.size)
+    for node in np.unique(np.concatenate([below, below + 1])).tolist():
+        weight = np.where(below == node, 1.0 - above_weight, 0.0)
+        weight += np.where(below + 1 == node, above_weight, 0.0)
+        used = weight > 0
+        probability[used] += weight[used] * np.interp(flat_t[used], *_table(float(_NODES[node])))
+    return probability.reshape(t_value.shape)
+
+
+def student_t_quantile(probability: float, degrees_of_freedom: ArrayLike) -> NDArray[np.float64]:
+    r"""Value below which a Student-t variable lies with a given probability.
+
+    .. math:: t = F^{-1}(\text{probability})
+
+    Parameters
+    ----------
+    probability : float
+        In (0, 1), [-].
+    degrees_of_freedom : array-like
+        :math:`\nu \ge 1`, [-].
+
+    Returns
+    -------
+    numpy.ndarray, shape of `degrees_of_freedom`
+        The quantile, relative error below 1 % from 2 degrees of freedom on, [-].
+
+    Raises
+    ------
+    ParameterError
+        If `probability` is not inside (0, 1) or `degrees_of_freedom` is below 1.
+
+    Notes
+    -----
+    The inverse of `student_t_cdf` on the same tables.
+
+    Examples
+    --------
+    >>> round(float(student_t_quantile(0.95, 10)), 4)
+    1.8125
+    """
+    if not 0 < probability < 1:
+        raise ParameterError("probability", probability, "inside (0, 1)")
+    freedom = np.asarray(degrees_of_freedom, dtype=np.float64)
+    below, above_weight = _neighbours(freedom.ravel())
+    at_node = _node_quantiles(probability)
+    quantile = at_node[below] * (1.0 - above_weight) + at_node[below + 1] * above_weight
+    return quantile.reshape(freedom.shape)
+
+
+@lru_cache(maxsize=16)
+def _node_quantiles(probability: float) -> NDArray[np.float64]:
+    """Quantile at every node."""
+    quantiles = []
+    for node in _NODES.tolist():
+        t_values, cumulative = _table(node)
+        quantiles.append(np.interp(probability, cumulative, t_values))
+    return np.array(quantiles)
