@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from calibration.atomic import write_text_atomically
+from specmodel.atomic_file import write_text_atomically
 from calibration.baselines import match_baselines
 from calibration.readers import (
     CANONICAL_NAMES,

@@ -21,6 +21,38 @@ EXPERTS_KNOWN = "experts_known"
 EXPERTS_UNKNOWN = "experts_unknown"
 
 
+ANY_ENGINE = "any"
+"""Family of engines for which no prior of their own was learned."""
+
+
+def family_of(engine: str) -> str:
+    r"""Family of engines whose prior fits an engine.
+
+    .. math:: \text{engine} \mapsto \text{family}
+
+    Parameters
+    ----------
+    engine : str
+        As the points name it; empty where unknown.
+
+    Returns
+    -------
+    str
+        ``sglang`` or ``any``.
+
+    Notes
+    -----
+    Round cost is a property of the engine (theory.md B1): optimised baselines shrink the step while the
+    cost of drafting stays. Only SGLang has enough public systems for a prior of its own.
+
+    Examples
+    --------
+    >>> family_of("SGLang"), family_of("")
+    ('sglang', 'any')
+    """
+    return "sglang" if engine.strip().lower() == "sglang" else ANY_ENGINE
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
@@ -116,7 +148,7 @@ def target_key(target_model: str) -> str:
     return target_model.rstrip("/").rsplit("/", 1)[-1].strip().lower()
 
 
-def load_prior(*, experts_known: bool, without_target: str = "") -> Prior:
+def load_prior(*, experts_known: bool, engine: str = "", without_target: str = "") -> Prior:
     r"""Packaged prior, learned from public systems.
 
     .. math:: x \sim \mathcal{N}(\mu, \Sigma)
@@ -126,6 +158,8 @@ def load_prior(*, experts_known: bool, without_target: str = "") -> Prior:
     experts_known : bool
         Whether it is known that the target model is dense, or a mixture with known expert counts. If
         not, the wider prior over both kinds is used.
+    engine : str, optional
+        The serving engine; SGLang has a prior of its own, all others share one.
     without_target : str, optional
         A target model; every system with this target is left out of the prior, as `evaluate` does.
 
@@ -150,15 +184,16 @@ def load_prior(*, experts_known: bool, without_target: str = "") -> Prior:
     True
     """
     kind = EXPERTS_KNOWN if experts_known else EXPERTS_UNKNOWN
+    family = family_of(engine)
     packaged = _packaged()["priors"]
-    if kind not in packaged:
-        raise UnknownKeyError("prior", kind, sorted(packaged))
+    if kind not in packaged or family not in packaged[kind]:
+        raise UnknownKeyError("prior", f"{kind}/{family}", sorted(packaged))
+    name = f"{kind.replace('_', ' ')}, {'SGLang' if family == 'sglang' else 'any engine'}"
+    left_out = packaged[kind][family]["without"]
     key = target_key(without_target)
-    left_out = packaged[kind]["without"]
-    record = left_out[key] if key and key in left_out else packaged[kind]["all"]
-    return prior_from_record(
-        record, name=f"{kind}, without {without_target}" if key in left_out else kind
-    )
+    if key and key in left_out:
+        return prior_from_record(left_out[key], name=f"{name}, without {without_target}")
+    return prior_from_record(packaged[kind][family]["all"], name=name)
 
 
 def prior_from_record(record: dict[str, Any], *, name: str) -> Prior:

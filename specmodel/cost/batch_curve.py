@@ -20,8 +20,8 @@ class StepTime:
     ----------
     step_time_s : numpy.ndarray
         Time of one step without speculation, [s].
-    octaves_beyond : numpy.ndarray
-        Distance of the batch from the measured batches in powers of two; 0 inside, [-].
+    octaves_away : numpy.ndarray
+        Distance of the batch from the nearest measured batch in powers of two, [-].
     moved_share : numpy.ndarray
         Part of the step time that comes from carrying another context here, [0, 1].
     kv_time_s : numpy.ndarray
@@ -29,7 +29,7 @@ class StepTime:
     """
 
     step_time_s: Array
-    octaves_beyond: Array
+    octaves_away: Array
     moved_share: Array
     kv_time_s: Array
 
@@ -159,7 +159,7 @@ class BatchCurve:
         Examples
         --------
         >>> curve = BatchCurve.from_points([1, 2], [0, 0], [0.010, 0.012])
-        >>> float(curve.at(8, 0).octaves_beyond)
+        >>> float(curve.at(8, 0).octaves_away)
         2.0
         """
         batch, context = np.broadcast_arrays(
@@ -170,10 +170,10 @@ class BatchCurve:
         known = np.unique(self.context_tokens)
         context = np.where(np.isnan(context), known[0], context)
         times = np.empty((known.size, batch.size))
-        beyond = np.empty_like(times)
+        beyond, away = np.empty_like(times), np.empty_like(times)
         for row, level in enumerate(known):
             inside = self.context_tokens == level
-            times[row], beyond[row] = _log_log(
+            times[row], beyond[row], away[row] = _log_log(
                 self.batch_size[inside], self.step_time_s[inside], batch
             )
         distance = np.abs(context - known[:, None])
@@ -186,14 +186,14 @@ class BatchCurve:
         kv_s = np.minimum(self.kv_s_per_token * batch * context, 0.95 * time_s)
         return StepTime(
             step_time_s=time_s.reshape(shape),
-            octaves_beyond=beyond[chosen, columns].reshape(shape),
+            octaves_away=away[chosen, columns].reshape(shape),
             moved_share=(np.abs(moved_s) / time_s).reshape(shape),
             kv_time_s=kv_s.reshape(shape),
         )
 
 
-def _log_log(knots: Array, times: Array, batch: Array) -> tuple[Array, Array]:
-    """Piecewise linear in log-log, last slopes continued; and the octaves beyond the knots."""
+def _log_log(knots: Array, times: Array, batch: Array) -> tuple[Array, Array, Array]:
+    """Piecewise linear in log-log, last slopes continued; octaves beyond and away from knots."""
     log_knots, log_times, log_batch = np.log2(knots), np.log2(times), np.log2(batch)
     value = np.interp(log_batch, log_knots, log_times)
     above = np.maximum(log_batch - log_knots[-1], 0.0)
@@ -201,7 +201,12 @@ def _log_log(knots: Array, times: Array, batch: Array) -> tuple[Array, Array]:
     if knots.size > 1:
         slopes = np.clip(np.diff(log_times) / np.diff(log_knots), 0.0, 1.0)
         value = value + slopes[-1] * above - slopes[0] * below
-    return 2.0**value, above + below
+    right = np.clip(np.searchsorted(log_knots, log_batch), 0, knots.size - 1)
+    nearest = np.minimum(
+        np.abs(log_batch - log_knots[right]),
+        np.abs(log_batch - log_knots[np.maximum(right - 1, 0)]),
+    )
+    return 2.0**value, above + below, nearest
 
 
 def _kv_slope(batch: Array, context: Array, time_s: Array) -> float:

@@ -65,7 +65,7 @@ REFERENCE_STEP_TIME_S = 0.010
 the share of a draft step falls as the baseline step grows, because launches take fixed seconds. [s]"""
 
 OCTAVE_LOG_SD = 0.10
-"""Log-sd of a step time per octave beyond the measured batches. [-]"""
+"""Log-sd of a step time per octave away from the nearest measured batch. [-]"""
 
 MOVED_LOG_SD = 0.25
 """Log-sd of the part of a step time that was carried from another context. [-]"""
@@ -173,7 +173,7 @@ def round_terms(
     # T(Bn, C) counts the KV of n times too many requests; w gives back what the engine really re-reads.
     kv_rows_s = verify.kv_time_s * (1.0 - 1.0 / rows)
     carried = np.hypot(
-        OCTAVE_LOG_SD * (verify.octaves_beyond + step.octaves_beyond),
+        OCTAVE_LOG_SD * (verify.octaves_away + step.octaves_away),
         MOVED_LOG_SD * np.hypot(verify.moved_share, step.moved_share),
     )
     return RoundTerms(
