@@ -1,0 +1,77 @@
+"""The register of sources."""
+
+import dataclasses
+
+import pytest
+
+from specmodel.errors import ParameterError, UnknownKeyError
+from specmodel.sources import Source, source, sources
+
+PAPER = Source(
+    key="doe2020",
+    kind="paper",
+    title="On drafts",
+    authors=("Ann Doe",),
+    year=2020,
+    url="https://example.org/drafts",
+    locator="Table 2",
+    version=None,
+)
+
+
+def test_lookup_returns_the_source_of_that_key() -> None:
+    for key, registered in sources().items():
+        assert registered.key == key
+        assert source(key) is registered
+
+
+def test_the_register_cannot_be_changed() -> None:
+    with pytest.raises(TypeError):
+        sources()["doe2020"] = PAPER  # type: ignore[index]
+
+
+def test_an_unknown_key_names_close_ones() -> None:
+    with pytest.raises(UnknownKeyError) as caught:
+        source("leviathan2024")
+    assert "leviathan2023" in caught.value.known
+
+
+def test_an_unknown_key_without_neighbour_names_all() -> None:
+    with pytest.raises(UnknownKeyError) as caught:
+        source("@@@")
+    assert caught.value.known == list(sources())
+
+
+def test_every_source_but_a_compiled_one_can_be_found_by_a_reader() -> None:
+    for registered in sources().values():
+        if registered.kind != "compiled":
+            assert registered.authors, registered.key
+            assert registered.url or registered.locator, registered.key
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("kind", "rumour"), ("title", " "), ("url", "http://example.org")]
+)
+def test_a_source_that_cannot_be_cited_is_refused(field: str, value: str) -> None:
+    with pytest.raises(ParameterError, match="doe2020"):
+        dataclasses.replace(PAPER, **{field: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("authors", "expected"),
+    [
+        ((), "(2020): On drafts"),
+        (("Ann Doe",), "Ann Doe (2020): On drafts"),
+        (("Ann Doe", "Bo Ray"), "Ann Doe and Bo Ray (2020): On drafts"),
+        (("Ann Doe", "Bo Ray", "Cy Lin"), "Ann Doe, Bo Ray and Cy Lin (2020): On drafts"),
+        (("A", "B", "C", "D"), "A and others (2020): On drafts"),
+    ],
+)
+def test_a_citation_names_up_to_three_authors(authors: tuple[str, ...], expected: str) -> None:
+    text = dataclasses.replace(PAPER, authors=authors).citation.strip()
+    assert text == f"{expected}. Table 2. https://example.org/drafts"
+
+
+def test_a_citation_leaves_out_what_is_not_known() -> None:
+    bare = dataclasses.replace(PAPER, authors=(), year=None, url=None, locator=None)
+    assert bare.citation == "On drafts"
