@@ -1,4 +1,4 @@
-"""What to run: the best depth with its probability and regret, and the break-even accept length."""
+"""The depth to run, with the probability that it is best and what is lost if it is not."""
 
 from dataclasses import dataclass
 from typing import final
@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specmodel.errors import ParameterError
+from specmodel.optimum.round_draws import draw_rounds
 from specmodel.posterior import Posterior, Rows
-from specmodel.round_draws import draw_rounds
-from specmodel.speedup import accept_length_for_speedup
 
 Array = NDArray[np.float64]
 
@@ -198,89 +197,3 @@ def _checked_draws(draws: Array, accept_log_sd: ArrayLike, shape: tuple[int, int
     if not np.all(np.isfinite(given) & (given >= 1)):
         raise ParameterError("accept_length_draws", f"{np.min(given):g}", "finite and at least 1")
     return given
-
-
-def break_even_accept_length(
-    round_cost: ArrayLike, *, non_decode_share: ArrayLike = 0.0, run_effect: ArrayLike = 0.0
-) -> Array:
-    r"""Accept length at which speculation is as fast as the baseline.
-
-    .. math:: \tau^* = \frac{(1-f) R}{e^{v} - f}, \qquad \tau^*(v = 0) = R
-
-    Parameters
-    ----------
-    round_cost : array-like
-        :math:`R`, positive, effect of the configuration included, [-].
-    non_decode_share : array-like
-        :math:`f`, in [0, 1), [-].
-    run_effect : array-like
-        :math:`v`, what a run's speed-up has beyond the formula, on its logarithm, [-].
-
-    Returns
-    -------
-    numpy.ndarray, broadcast shape
-        :math:`\tau^*`, infinite where the run never breaks even, [tokens].
-
-    Raises
-    ------
-    ParameterError
-        If an argument is outside its range.
-
-    Notes
-    -----
-    Solves ``speedup(...) * exp(run_effect) = 1``. Without a run effect it is the round cost itself,
-    whatever the non-decode share: theory.md E6.
-
-    Examples
-    --------
-    >>> float(break_even_accept_length(2.2965, non_decode_share=0.1))
-    2.2965
-    >>> float(break_even_accept_length(2.2965, run_effect=-0.02).round(3))
-    2.343
-    """
-    needed = np.exp(-np.asarray(run_effect, dtype=np.float64))
-    return accept_length_for_speedup(needed, round_cost, non_decode_share)
-
-
-def decision_regret(measured_speedup: ArrayLike, predicted_speedup: ArrayLike) -> Array:
-    r"""Throughput lost by choosing the configuration that was predicted best.
-
-    .. math:: 1 - \frac{S_{j}}{\max_i S_i}, \quad j = \arg\max_i \hat S_i
-
-    Parameters
-    ----------
-    measured_speedup, predicted_speedup : array-like, shape (..., n)
-        :math:`S, \hat S` of the candidate configurations, positive, [-].
-
-    Returns
-    -------
-    numpy.ndarray, shape (...)
-        In [0, 1); 0 if the best configuration was chosen, [-].
-
-    Raises
-    ------
-    ParameterError
-        If a speed-up is not positive or there is no candidate.
-
-    Notes
-    -----
-    Of configurations predicted equal the first is chosen. A model may be wrong in level and still lose
-    nothing: only the order near the top counts.
-
-    Examples
-    --------
-    >>> float(decision_regret([1.4, 1.5, 1.45], [1.2, 1.3, 1.35]).round(4))
-    0.0333
-    """
-    measured, predicted = np.broadcast_arrays(
-        np.asarray(measured_speedup, dtype=np.float64),
-        np.asarray(predicted_speedup, dtype=np.float64),
-    )
-    if measured.ndim == 0 or measured.shape[-1] == 0:
-        raise ParameterError("measured_speedup", "none", "an array with at least one configuration")
-    for name, values in (("measured_speedup", measured), ("predicted_speedup", predicted)):
-        if not np.all(np.isfinite(values) & (values > 0)):
-            raise ParameterError(name, f"{np.min(values):g}", "finite and positive")
-    chosen = np.argmax(predicted, axis=-1)[..., None]
-    got = np.take_along_axis(measured, chosen, axis=-1)[..., 0]
-    return np.asarray(1.0 - got / measured.max(axis=-1))
