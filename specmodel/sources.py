@@ -25,7 +25,7 @@ class Source:
     Parameters
     ----------
     key : str
-        What docstrings (as ``[key]_``), tables and constants cite.
+        What docstrings, tables and constants cite.
     kind : str
         One of `KINDS`.
     title : str
