@@ -21,7 +21,13 @@ from specmodel.sources import sources
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = (specmodel, calibration)
-PUBLIC_MODULES = ("specmodel", "specmodel.acceptance", "specmodel.cost", "calibration")
+PUBLIC_MODULES = (
+    "specmodel",
+    "specmodel.acceptance",
+    "specmodel.cost",
+    "specmodel.optimum",
+    "calibration",
+)
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
 
 CITATION = re.compile(r"\[([A-Za-z0-9][A-Za-z0-9_-]*)\]_")
