@@ -176,10 +176,9 @@ class BatchCurve:
             times[row], beyond[row], away[row] = _log_log(
                 self.batch_size[inside], self.step_time_s[inside], batch
             )
-        distance = np.abs(context - known[:, None])
         # Nearest context among those that reach the batch; where none does, the one that comes closest.
-        rank = distance / (1.0 + distance.max()) + np.round(beyond, 9) * 2.0
-        chosen = np.argmin(rank, axis=0)
+        closest = beyond <= beyond.min(axis=0) + 1e-9
+        chosen = np.argmin(np.where(closest, np.abs(context - known[:, None]), np.inf), axis=0)
         columns = np.arange(batch.size)
         moved_s = self.kv_s_per_token * batch * (context - known[chosen])
         time_s = np.maximum(times[chosen, columns] + moved_s, 0.5 * times[chosen, columns])
