@@ -87,7 +87,7 @@ def expert_loads(
     >>> float(expert_loads(8, 0, 0))
     0.0
     >>> round(float(expert_loads(8, 128, 8)), 3)
-    6.453
+    6.452
     """
     tokens, experts, per_token = np.broadcast_arrays(
         *(

@@ -128,7 +128,7 @@ def round_terms(
     --------
     >>> terms = round_terms(num_steps=3, batch_size=8, num_experts=128, experts_per_token=8)
     >>> [float(x[0].round(3)) for x in (terms.verify_growth, terms.loads_added)]
-    [1.0, 7.518]
+    [1.0, 7.519]
     """
     steps, branches, rows, batch, context, experts, per_token, step_s = (
         np.ravel(values).astype(np.float64)
