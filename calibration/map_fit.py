@@ -130,7 +130,7 @@ def fit_rows(
         step_from = weighted.T @ residual
         step_from[:NUM_CONSTANTS] -= prior_precision @ (internal - prior.mean)
         step_from[NUM_CONSTANTS:] -= effects / (scale * effect_variance)
-        covariance = np.linalg.inv(hessian)
+        covariance = np.asarray(np.linalg.inv(hessian), dtype=np.float64)
         move = covariance @ step_from
         largest = float(np.max(np.abs(move[:NUM_CONSTANTS]), initial=0.0))
         if largest > _MAX_MOVE:

@@ -67,7 +67,7 @@ def learn_prior(
     r"""Prior of the constants and the noise that make the measured systems most likely.
 
     .. math:: \mu = \frac{\sum_s w_s x_s + w_0 x_0}{\sum_s w_s + w_0},\quad
-              \Sigma = \frac{\sum_s (x_s-\mu)(x_s-\mu)^\top + C_s + n_0 S_0}{n_s + n_0}
+              \sigma^2 = \frac{\sum_s (x_s-\mu)^2 + c_s + n_0 s_0^2}{n_s + n_0}
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ def learn_prior(
 
     Notes
     -----
-    Expectation-maximisation with a Gaussian (Laplace) posterior per system. A weak inverse-Wishart
-    keeps the covariance proper with few systems. The degrees of freedom of the noise are those that
+    Expectation-maximisation with a Gaussian (Laplace) posterior per system. Weak
+    pseudo-systems keep the spread proper where few systems speak; constants are independent. The degrees of freedom of the noise are those that
     make the systems' own noise levels most likely, on a grid.
     """
     prior = start or Prior(
@@ -101,10 +101,6 @@ def learn_prior(
     for _ in range(rounds):
         fits = [fit_rows(system.rows, system.log_speedup, prior) for system in systems]
         means = np.array([fit.posterior.mean[:NUM_CONSTANTS] for fit in fits])
-        within = sum(
-            (fit.posterior.covariance[:NUM_CONSTANTS, :NUM_CONSTANTS] for fit in fits),
-            np.zeros((NUM_CONSTANTS, NUM_CONSTANTS)),
-        )
         # A system counts by what it knows of a constant; one that knows nothing says nothing.
         spread = np.array([np.diag(fit.posterior.covariance)[:NUM_CONSTANTS] for fit in fits])
         knows = np.clip(1.0 - spread / np.diag(prior.covariance), 0.0, 1.0)
@@ -112,12 +108,13 @@ def learn_prior(
             knows.sum(axis=0) + START_WEIGHT
         )
         centred = means - centre
-        covariance = (centred.T @ centred + within + PSEUDO_SYSTEMS * np.diag(WEAK_SD**2)) / (
+        # Few systems cannot tell how constants go together, so the prior keeps them independent.
+        variance = (np.sum(centred**2 + spread, axis=0) + PSEUDO_SYSTEMS * WEAK_SD**2) / (
             len(systems) + PSEUDO_SYSTEMS
         )
         prior = Prior(
             mean=centre,
-            covariance=covariance,
+            covariance=np.diag(variance),
             noise=_noise(fits, [len(system.rows) for system in systems]),
             name=name,
             learned_from=names,

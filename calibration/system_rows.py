@@ -1,6 +1,6 @@
 """Points of one system as arrays for the fit: configurations, runs, baselines, measured speed-up."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from specmodel.baselines import Baseline, Baselines
+from specmodel.configuration import Configuration, Run
 from specmodel.cost import BatchCurve, round_terms
 from specmodel.posterior import NEW, Rows
 from specmodel.speedup import non_decode_share_from_ttft
@@ -31,7 +32,7 @@ class SystemRows:
     spread_log_sd : numpy.ndarray, shape (n,)
         Replicate spread where stated, else 0, [-].
     configurations, runs : tuple
-        Keys of the effects, in the order of their indices.
+        What the effects belong to, in the order of their indices.
     frame : pandas.DataFrame
         The rows used, in the same order.
     baselines : Baselines
@@ -45,8 +46,8 @@ class SystemRows:
     rows: Rows
     log_speedup: Array
     spread_log_sd: Array
-    configurations: tuple[Hashable, ...]
-    runs: tuple[Hashable, ...]
+    configurations: tuple[Configuration, ...]
+    runs: tuple[Run, ...]
     frame: pd.DataFrame
     baselines: Baselines
     curve: BatchCurve | None
@@ -106,27 +107,32 @@ def _stated(values: Array) -> list[float | None]:
     return [None if np.isnan(value) else float(value) for value in values]
 
 
-def configuration_keys(frame: pd.DataFrame) -> list[Hashable]:
-    """Key of each row's configuration: depth, branching, verified tokens, batch, context."""
+def configurations_of(frame: pd.DataFrame) -> list[Configuration]:
+    """Configuration of each row."""
     names = ("num_steps", "topk", "num_draft_tokens", "batch_size", "context_tokens")
-    return list(zip(*(_stated(numbers(frame, name)) for name in names), strict=True))
+    columns = [_stated(numbers(frame, name)) for name in names]
+    return [
+        Configuration(**dict(zip(names, values, strict=True)))
+        for values in zip(*columns, strict=True)
+    ]
 
 
-def run_keys(frame: pd.DataFrame) -> list[Hashable]:
-    """Key of each row's run: workload and load, chains and trees apart.
+def runs_of(frame: pd.DataFrame) -> list[Run]:
+    """Run of each row: workload and load, chains and trees apart.
 
     Measured on SpecBundle, what the baseline of a workload misses is shared by its chains and by its
     trees, but not between the two.
     """
-    return list(
-        zip(
+    return [
+        Run(workload=workload, tree=tree, batch_size=batch, context_tokens=context)
+        for workload, tree, batch, context in zip(
             texts(frame, "workload"),
             (numbers(frame, "topk") > 1).tolist(),
             _stated(numbers(frame, "batch_size")),
             _stated(numbers(frame, "context_tokens")),
             strict=True,
         )
-    )
+    ]
 
 
 def measured_share(frame: pd.DataFrame) -> Array:
@@ -152,8 +158,8 @@ def rows_of(
     baselines: Baselines,
     curve: BatchCurve | None,
     *,
-    configurations: Sequence[Hashable],
-    runs: Sequence[Hashable],
+    configurations: Sequence[Configuration],
+    runs: Sequence[Run],
 ) -> Rows:
     """Arrays of the rows of a frame, with indices into known configurations and runs."""
     at_configuration = {key: index for index, key in enumerate(configurations)}
@@ -175,9 +181,9 @@ def rows_of(
         baseline_deficit=baselines.deficit(numbers(frame, "baseline_tokens_per_s"), batch, context),
         measured_share=measured_share(frame),
         configuration=np.array(
-            [at_configuration.get(key, NEW) for key in configuration_keys(frame)], dtype=np.intp
+            [at_configuration.get(key, NEW) for key in configurations_of(frame)], dtype=np.intp
         ),
-        run=np.array([at_run.get(key, NEW) for key in run_keys(frame)], dtype=np.intp),
+        run=np.array([at_run.get(key, NEW) for key in runs_of(frame)], dtype=np.intp),
     )
 
 
@@ -189,7 +195,8 @@ def speculative(frame: pd.DataFrame) -> pd.DataFrame:
         & np.isfinite(numbers(frame, "output_tokens_per_s"))
         & np.isfinite(numbers(frame, "baseline_tokens_per_s"))
     )
-    return frame.loc[usable]
+    used: pd.DataFrame = frame.loc[usable]
+    return used
 
 
 def system_rows(frame: pd.DataFrame, *, experts_known: bool | None = None) -> SystemRows:
@@ -197,8 +204,8 @@ def system_rows(frame: pd.DataFrame, *, experts_known: bool | None = None) -> Sy
     baselines = baselines_of(frame)
     curve = baselines.curve()
     used = speculative(frame)
-    configurations = list(dict.fromkeys(configuration_keys(used)))
-    runs = list(dict.fromkeys(run_keys(used)))
+    configurations = list(dict.fromkeys(configurations_of(used)))
+    runs = list(dict.fromkeys(runs_of(used)))
     if experts_known is None:
         experts_known = bool(np.isfinite(numbers(used, "num_experts")).any())
     return SystemRows(

@@ -26,7 +26,7 @@ from specmodel.prior import (
 )
 
 TARGET = Path(__file__).parents[1] / "specmodel" / "data" / "priors.json"
-ROUNDS = 60
+ROUNDS = 40
 
 
 def as_learned(system: PublicSystem, *, experts_known: bool) -> LearningSystem:

@@ -1,0 +1,245 @@
+"""Fit one system's points: from points to a calibration."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from calibration.map_fit import MapFit, fit_rows
+from calibration.model_catalogue import expert_counts
+from calibration.points import format_points, read_points
+from calibration.soundness import assess_soundness
+from calibration.system_rows import SystemRows, numbers, speculative, system_rows
+from calibration.systems import SystemPoints, select_system
+from calibration.table import Points
+from specmodel.baselines import Baselines
+from specmodel.calibrated import PRIOR_DOMINATED, Calibration, Observation
+from specmodel.constants import NAMES
+from specmodel.errors import FitError
+from specmodel.prior import Prior, load_prior
+from specmodel.speedup import round_cost_from_throughput
+from specmodel.version import __version__
+
+Array = NDArray[np.float64]
+
+OUTLIER_SD = 4.0
+"""Residual, in standard deviations of the fitted noise, from which a row is named."""
+
+_HULL = ("accept_length", "num_steps", "topk", "num_draft_tokens", "batch_size", "context_tokens")
+
+
+def fit(
+    points: Points | str | Path | Sequence[str | Path],
+    *,
+    system: str | None = None,
+    force: bool = False,
+    prior: Prior | None = None,
+    profile: bool = True,
+) -> Calibration:
+    r"""Constants of one system from its benchmark points, with honest intervals.
+
+    .. math:: \max_x \; p(y \mid x)\, p(x)
+
+    Parameters
+    ----------
+    points : Points, path or sequence of paths
+        What was measured; paths are read with `read_points`.
+    system : str, optional
+        Part of the label of the system to fit, where the points hold several.
+    force : bool
+        Fit although the system's baselines are unsound.
+    prior : Prior, optional
+        By default the packaged one for the engine, and for what is known of the experts.
+    profile : bool
+        Compute profile intervals of the constants that the points inform.
+
+    Returns
+    -------
+    Calibration
+
+    Raises
+    ------
+    FormatError
+        If a file cannot be read.
+    IncompatiblePointsError
+        If the points hold several systems and none is named.
+    FitError
+        If no row has accept length, throughput and baseline, or the baselines are unsound.
+
+    Notes
+    -----
+    Rows whose baseline is broken (a round cheaper than a step) are set aside and named. Expert
+    counts that the points do not state are looked up by the name of the target model. theory.md
+    part D.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bench = Path(folder) / "bench.csv"
+    ...     _ = bench.write_text("accept_length,throughput,baseline\n2.1,82.3,90.0\n")
+    ...     calibration = fit(bench)
+    >>> round(calibration.observations[0].round_cost[1], 2)
+    2.3
+    """
+    read = points if isinstance(points, Points) else read_points(points)
+    chosen = select_system(read, system)
+    kept, notes = _sound_points(chosen, force=force)
+    frame = with_expert_counts(kept.frame)
+    usable = system_rows(frame)
+    _check_usable(chosen, usable)
+    belief = prior or load_prior(
+        experts_known=usable.experts_known, engine=str(frame["engine"].iloc[0])
+    )
+    fitted = fit_rows(usable.rows, usable.log_speedup, belief, spread_log_sd=usable.spread_log_sd)
+    return _calibration(chosen, usable, belief, fitted, notes=notes, profile=profile)
+
+
+def with_expert_counts(frame: pd.DataFrame) -> pd.DataFrame:
+    """Points with expert counts filled in by target model where they are not stated."""
+    experts, per_token = numbers(frame, "num_experts"), numbers(frame, "experts_per_token")
+    missing = np.isnan(experts)
+    if not missing.any():
+        return frame
+    experts, per_token = experts.copy(), per_token.copy()
+    for index in np.flatnonzero(missing).tolist():
+        counts = expert_counts(str(frame["target_model"].iloc[index]))
+        if counts is not None:
+            experts[index], per_token[index] = counts
+    return frame.assign(num_experts=experts, experts_per_token=per_token)
+
+
+def _sound_points(chosen: SystemPoints, *, force: bool) -> tuple[Points, list[str]]:
+    """Rows with sound baselines, and what to say of the others."""
+    soundness = assess_soundness(chosen.points)
+    notes = [warning.message for warning in soundness.warnings]
+    if not soundness.sound and not force:
+        broken = ", ".join(soundness.broken)
+        raise FitError(
+            f"the baselines of this system are unsound: rounds cheaper than a baseline step in "
+            f"{broken}. Measure the baselines again with the flags of the speculative runs, or fit "
+            "anyway with --force"
+        )
+    return (chosen.points if force else chosen.points.where(soundness.kept)), notes
+
+
+def _check_usable(chosen: SystemPoints, usable: SystemRows) -> None:
+    """Refuse points from which no round cost can be read, and say what they lack."""
+    if len(usable.rows):
+        return
+    frame = chosen.points.frame
+    runs = frame.loc[numbers(frame, "num_steps") != 0]
+    if runs.empty:
+        reason = "every row is a baseline (num_steps 0): add a run with speculation"
+    elif not np.isfinite(numbers(runs, "baseline_tokens_per_s")).any():
+        reason = (
+            "no row has a baseline: fill baseline_tokens_per_s, or add rows with num_steps 0 and "
+            "the same workload, batch and context"
+        )
+    elif not speculative(frame).empty:
+        reason = "every row with a baseline was set aside, because its baseline is broken"
+    else:
+        reason = "no row has accept length, throughput and baseline together"
+    raise FitError(f"nothing to fit: {reason}")
+
+
+def _observations(usable: SystemRows) -> tuple[Observation, ...]:
+    """What the plain identity says of each configuration."""
+    frame = usable.frame
+    accept = numbers(frame, "accept_length")
+    output = numbers(frame, "output_tokens_per_s")
+    baseline = numbers(frame, "baseline_tokens_per_s")
+    cost = round_cost_from_throughput(accept, output, baseline)
+    found = []
+    for index, configuration in enumerate(usable.configurations):
+        rows = np.flatnonzero(usable.rows.configuration == index)
+        first = rows[0]
+        found.append(
+            Observation(
+                configuration=configuration,
+                num_points=int(rows.size),
+                accept_length=(float(accept[rows].min()), float(accept[rows].max())),
+                round_cost=(
+                    float(cost[rows].min()),
+                    float(np.median(cost[rows])),
+                    float(cost[rows].max()),
+                ),
+                accept_length_at=float(accept[first]),
+                output_tokens_per_s=float(output[first]),
+                baseline_tokens_per_s=float(baseline[first]),
+            )
+        )
+    return tuple(found)
+
+
+def _hull(frame: pd.DataFrame) -> dict[str, tuple[float, float]]:
+    """Smallest and largest value of each quantity that the points state."""
+    hull = {}
+    for name in _HULL:
+        values = numbers(frame, name)
+        if np.isfinite(values).any():
+            hull[name] = (float(np.nanmin(values)), float(np.nanmax(values)))
+    return hull
+
+
+def _outliers(usable: SystemRows, fitted: MapFit) -> list[str]:
+    """Rows far from the fit, named and not averaged away."""
+    noise, scale = fitted.posterior.noise, fitted.posterior.noise_scale
+    sd = scale * np.hypot(noise.row_log_sd, np.hypot(noise.configuration_log_sd, noise.run_log_sd))
+    sd = max(sd, 1e-9)
+    notes = []
+    for index in np.flatnonzero(np.abs(fitted.marginal_residual) > OUTLIER_SD * sd).tolist():
+        row = usable.frame.iloc[index]
+        away = np.expm1(fitted.marginal_residual[index])
+        notes.append(
+            f"{Path(str(row['file'])).name}, line {int(row['line'])}: measured speed-up is "
+            f"{away:+.0%} from the fit, {abs(fitted.marginal_residual[index]) / sd:.1f} standard "
+            "deviations; check this row"
+        )
+    return notes
+
+
+def _calibration(
+    chosen: SystemPoints,
+    usable: SystemRows,
+    belief: Prior,
+    fitted: MapFit,
+    *,
+    notes: list[str],
+    profile: bool,
+) -> Calibration:
+    """Put together the record."""
+    frame = usable.frame
+    calibration = Calibration(
+        label=chosen.label,
+        system={name: str(value) for name, value in chosen.key.items() if str(value) != ""},
+        prior=belief,
+        posterior=fitted.posterior,
+        intervals={},
+        configurations=usable.configurations,
+        runs=usable.runs,
+        observations=_observations(usable),
+        baselines=Baselines(entries=usable.baselines.entries),
+        curve=usable.curve,
+        num_experts=float(numbers(frame, "num_experts")[0]),
+        experts_per_token=float(numbers(frame, "experts_per_token")[0]),
+        hull=_hull(frame),
+        num_points=len(usable.rows),
+        residual_log_sd=float(np.sqrt(np.mean(fitted.residual**2))),
+        points_sha256=hashlib.sha256(format_points(chosen.points).encode()).hexdigest(),
+        package_version=__version__,
+        notes=(*notes, *_outliers(usable, fitted)),
+    )
+    informed = [one.name for one in calibration.constants if one.learned >= PRIOR_DOMINATED]
+    if not profile or not informed:
+        return calibration
+    from calibration.profile import profile_intervals  # noqa: PLC0415 - iminuit is slow to load
+
+    intervals = profile_intervals(usable.rows, usable.log_speedup, belief, fitted, informed)
+    return replace(
+        calibration, intervals={name: intervals[name] for name in NAMES if name in intervals}
+    )

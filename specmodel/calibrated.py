@@ -1,0 +1,226 @@
+"""A calibrated system: what its points taught, and everything a prediction needs."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specmodel.baselines import Baselines
+from specmodel.configuration import Configuration, Run
+from specmodel.constants import NAMES, NUM_CONSTANTS, to_natural
+from specmodel.cost import BatchCurve
+from specmodel.posterior import NEW, Posterior
+from specmodel.prior import Prior, load_prior
+from specmodel.version import __version__
+
+Array = NDArray[np.float64]
+
+SCHEMA_VERSION = 1
+"""Version of the calibration file. 1: first release."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What the points say of one configuration, by the plain identity.
+
+    Parameters
+    ----------
+    configuration : Configuration
+        Which one.
+    num_points : int
+        Rows of it.
+    accept_length : tuple of float
+        Smallest and largest, [tokens].
+    round_cost : tuple of float
+        Smallest, median and largest of accept_length x baseline / throughput, [baseline steps].
+    accept_length_at : float
+        Accept length of its first row, [tokens].
+    output_tokens_per_s, baseline_tokens_per_s : float
+        Throughputs of its first row, [tokens/s].
+    """
+
+    configuration: Configuration
+    num_points: int
+    accept_length: tuple[float, float]
+    round_cost: tuple[float, float, float]
+    accept_length_at: float
+    output_tokens_per_s: float
+    baseline_tokens_per_s: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstantEstimate:
+    """One constant after the points.
+
+    Parameters
+    ----------
+    name : str
+        As in `specmodel.constants.NAMES`.
+    value, low, high : float
+        Median and central 90 % interval.
+    prior_value, prior_low, prior_high : float
+        The same before the points.
+    learned : float
+        1 - posterior sd / prior sd on the internal scale: 0 means the points say nothing, [0, 1].
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    prior_value: float
+    prior_low: float
+    prior_high: float
+    learned: float
+
+    @property
+    def prior_dominated(self) -> bool:
+        """Whether this is the prior rather than the points."""
+        return self.learned < PRIOR_DOMINATED
+
+
+PRIOR_DOMINATED = 0.1
+"""Share learned below which a constant is called prior-dominated (theory.md part D: posterior sd above
+0.9 of the prior's)."""
+
+_NORMAL_95 = 1.6448536269514722
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """A system's constants with everything that a prediction needs.
+
+    Parameters
+    ----------
+    label : str
+        What the system is, for a person; empty for the packaged prior.
+    system : dict of str to str
+        Fields that make the system.
+    prior : Prior
+        What was believed before.
+    posterior : Posterior
+        What is believed now.
+    intervals : dict of str to tuple
+        Central 90 % interval of constants whose profile was computed; others use the normal one.
+    configurations, runs : tuple
+        In the order of the effects in `posterior`.
+    observations : tuple of Observation
+        By configuration.
+    baselines : Baselines
+        Every baseline of the points.
+    curve : BatchCurve or None
+        The baseline's batch curve, where there is one.
+    num_experts, experts_per_token : float
+        Of the target model; 0 for dense, NaN where not known.
+    hull : dict of str to tuple
+        Smallest and largest value of each quantity in the points.
+    num_points : int
+        Rows that were fitted.
+    residual_log_sd : float
+        Root mean square of the residuals of ln speed-up, NaN without points, [-].
+    points_sha256 : str
+        Hash of the points.
+    package_version : str
+        Which release fitted it.
+    notes : tuple of str
+        What the fit set aside or warned of.
+    """
+
+    label: str
+    system: dict[str, str]
+    prior: Prior
+    posterior: Posterior
+    intervals: dict[str, tuple[float, float]]
+    configurations: tuple[Configuration, ...]
+    runs: tuple[Run, ...]
+    observations: tuple[Observation, ...]
+    baselines: Baselines
+    curve: BatchCurve | None
+    num_experts: float
+    experts_per_token: float
+    hull: dict[str, tuple[float, float]]
+    num_points: int
+    residual_log_sd: float
+    points_sha256: str
+    package_version: str
+    notes: tuple[str, ...]
+
+    @classmethod
+    def from_prior(cls, prior: Prior | None = None) -> "Calibration":
+        r"""Calibration of no points: the packaged prior.
+
+        .. math:: x \sim \mathcal{N}(\mu, \Sigma)
+
+        Parameters
+        ----------
+        prior : Prior, optional
+            By default the packaged one for any engine and unknown experts.
+
+        Returns
+        -------
+        Calibration
+
+        Notes
+        -----
+        Predicts speed-ups with wide intervals and no throughput.
+        """
+        known = prior or load_prior(experts_known=False)
+        return cls(
+            label="",
+            system={},
+            prior=known,
+            posterior=Posterior.from_prior(known),
+            intervals={},
+            configurations=(),
+            runs=(),
+            observations=(),
+            baselines=Baselines(entries=()),
+            curve=None,
+            num_experts=np.nan,
+            experts_per_token=np.nan,
+            hull={},
+            num_points=0,
+            residual_log_sd=np.nan,
+            points_sha256="",
+            package_version=__version__,
+            notes=(),
+        )
+
+    @property
+    def constants(self) -> tuple[ConstantEstimate, ...]:
+        """Every constant with its interval, its prior and how much the points taught."""
+        mean, prior_mean = self.posterior.mean[:NUM_CONSTANTS], self.prior.mean
+        sd = np.sqrt(np.diag(self.posterior.covariance)[:NUM_CONSTANTS])
+        prior_sd = np.sqrt(np.diag(self.prior.covariance))
+        spread = np.array([-_NORMAL_95, 0.0, _NORMAL_95])[:, None]
+        after = to_natural(mean + spread * sd)
+        before = to_natural(prior_mean + spread * prior_sd)
+        estimates = []
+        for index, name in enumerate(NAMES):
+            low, high = self.intervals.get(name, (float(after[0, index]), float(after[2, index])))
+            estimates.append(
+                ConstantEstimate(
+                    name=name,
+                    value=float(after[1, index]),
+                    low=low,
+                    high=high,
+                    prior_value=float(before[1, index]),
+                    prior_low=float(before[0, index]),
+                    prior_high=float(before[2, index]),
+                    learned=float(np.clip(1.0 - sd[index] / prior_sd[index], 0.0, 1.0)),
+                )
+            )
+        return tuple(estimates)
+
+    def configuration_index(self, configuration: Configuration) -> int:
+        """Index of a configuration's effect; `NEW` if the points do not hold it."""
+        known = self.configurations
+        return known.index(configuration) if configuration in known else NEW
+
+    def run_index(self, run: Run) -> int:
+        """Index of a run's effect; `NEW` if the points do not hold it."""
+        return self.runs.index(run) if run in self.runs else NEW
