@@ -23,8 +23,9 @@ def _positive(name: str, value: ArrayLike) -> Array:
 def _share(value: ArrayLike) -> Array:
     """Array of non-decode shares, inside [0, 1)."""
     array = np.asarray(value, dtype=np.float64)
-    if not np.all((array >= 0) & (array < 1)):
-        raise ParameterError("non_decode_share", f"{np.max(array):g}", "in [0, 1)")
+    outside = ~((array >= 0) & (array < 1))
+    if np.any(outside):
+        raise ParameterError("non_decode_share", f"{array[outside][0]:g}", "in [0, 1)")
     return array
 
 
