@@ -1,7 +1,8 @@
 """A calibrated system: what its points taught, and everything a prediction needs."""
 
 from dataclasses import dataclass
-from typing import final
+from pathlib import Path
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,9 @@ from specmodel.cost import BatchCurve
 from specmodel.posterior import NEW, Posterior
 from specmodel.prior import Prior, load_prior
 from specmodel.version import __version__
+
+if TYPE_CHECKING:
+    from specmodel.prediction import Prediction
 
 Array = NDArray[np.float64]
 
@@ -224,3 +228,71 @@ class Calibration:
     def run_index(self, run: Run) -> int:
         """Index of a run's effect; `NEW` if the points do not hold it."""
         return self.runs.index(run) if run in self.runs else NEW
+
+    def save(self, path: Path | str) -> None:
+        """Write the calibration file; see `specmodel.calibration_file.save_calibration`."""
+        from specmodel.calibration_file import save_calibration  # noqa: PLC0415 - it stands above
+
+        save_calibration(self, path)
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Calibration":
+        """Read a calibration file; see `specmodel.calibration_file.load_calibration`."""
+        from specmodel.calibration_file import load_calibration  # noqa: PLC0415 - it stands above
+
+        return load_calibration(path)
+
+    def predict(
+        self,
+        accept_length: float,
+        *,
+        workload: str | None = None,
+        baseline_tokens_per_s: float | None = None,
+        **configuration: float | None,
+    ) -> "Prediction":
+        r"""Speed-up and throughput at an accept length.
+
+        .. math:: \frac{1}{S} = f + (1-f)\frac{R}{\tau}
+
+        Parameters
+        ----------
+        accept_length : float
+            At the depth of the configuration, bonus token included, [tokens].
+        workload : str, optional
+            Of the calibration; by default another one.
+        baseline_tokens_per_s : float, optional
+            Throughput without speculation; by default that of the calibration, [tokens/s].
+        **configuration : float
+            Fields of `Configuration`; those not given are the only calibrated configuration's.
+
+        Returns
+        -------
+        Prediction
+
+        Raises
+        ------
+        ParameterError
+            If a quantity is outside what is possible.
+
+        Examples
+        --------
+        >>> answer = Calibration.from_prior().predict(2.75, num_steps=5, baseline_tokens_per_s=90.0)
+        >>> answer.output_tokens_per_s.low < 90.0 * answer.speedup.median
+        True
+        """
+        from specmodel.prediction import (  # noqa: PLC0415 - it stands above
+            AcceptLength,
+            Question,
+            predict,
+        )
+
+        asked = Configuration(**configuration)
+        if not configuration and len(self.configurations) == 1:
+            asked = self.configurations[0]
+        question = Question(
+            accept_length=AcceptLength.exact(accept_length),
+            configuration=asked,
+            workload=workload,
+            baseline_tokens_per_s=baseline_tokens_per_s,
+        )
+        return predict(self, [question])[0]

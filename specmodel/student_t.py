@@ -10,23 +10,27 @@ from specmodel.errors import ParameterError
 _HALF_CELLS = 4096
 
 
+_FAR = 12.0
+"""Value beyond which a Student-t variable with 40 degrees of freedom or more practically never lies."""
+
+
 @lru_cache(maxsize=64)
 def _table(degrees_of_freedom: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Abscissae and cumulative probability, integrated in the angle arctan(t / sqrt(nu))."""
+    """Angles arctan(t / sqrt(nu)) and the cumulative probability there."""
     # With t = sqrt(nu) tan(a) the density becomes cos(a)^(nu - 1), smooth and bounded on (-pi/2, pi/2).
-    angle = np.linspace(-np.pi / 2, np.pi / 2, 2 * _HALF_CELLS + 1)
+    root = np.sqrt(degrees_of_freedom)
+    end = np.pi / 2 if degrees_of_freedom < 40 else np.arctan(_FAR / root)
+    angle = np.linspace(-end, end, 2 * _HALF_CELLS + 1)
     middle = 0.5 * (angle[1:] + angle[:-1])
     power = degrees_of_freedom - 1.0
     ends, centre = np.cos(angle) ** power, np.cos(middle) ** power
     ends[[0, -1]] = 1.0 if power == 0 else 0.0
     cells = (ends[1:] + ends[:-1] + 4 * centre) / 6  # Simpson's rule
     cumulative = np.concatenate([[0.0], np.cumsum(cells)])
-    inside = slice(1, -1)
-    t_values = np.sqrt(degrees_of_freedom) * np.tan(angle[inside])
-    return t_values, cumulative[inside] / cumulative[-1]
+    return angle, cumulative / cumulative[-1]
 
 
-_NODES = np.array([1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 14, 20, 30, 60, 1e5])
+_NODES = np.array([1, 1.2, 1.5, 2, 2.2, 2.5, 3, 4, 5, 6, 8, 10, 14, 20, 30, 60, 1e5])
 
 
 def _neighbours(
@@ -56,7 +60,7 @@ def student_t_cdf(value: ArrayLike, degrees_of_freedom: ArrayLike) -> NDArray[np
     Returns
     -------
     numpy.ndarray, broadcast shape
-        Probability in [0, 1], absolute error below 1e-3, and below 1e-6 at the nodes.
+        Probability in [0, 1], absolute error below 1e-3, and below 3e-6 at the nodes.
 
     Raises
     ------
@@ -85,7 +89,8 @@ def student_t_cdf(value: ArrayLike, degrees_of_freedom: ArrayLike) -> NDArray[np
         weight = np.where(below == node, 1.0 - above_weight, 0.0)
         weight += np.where(below + 1 == node, above_weight, 0.0)
         used = weight > 0
-        probability[used] += weight[used] * np.interp(flat_t[used], *_table(float(_NODES[node])))
+        angle = np.arctan(flat_t[used] / np.sqrt(_NODES[node]))
+        probability[used] += weight[used] * np.interp(angle, *_table(float(_NODES[node])))
     return probability.reshape(t_value.shape)
 
 
@@ -104,7 +109,8 @@ def student_t_quantile(probability: float, degrees_of_freedom: ArrayLike) -> NDA
     Returns
     -------
     numpy.ndarray, shape of `degrees_of_freedom`
-        The quantile, relative error below 1 % from 2 degrees of freedom on, [-].
+        The quantile, relative error below 1 % from 2 degrees of freedom on for probabilities from
+        0.005 to 0.995, [-].
 
     Raises
     ------
@@ -134,6 +140,6 @@ def _node_quantiles(probability: float) -> NDArray[np.float64]:
     """Quantile at every node."""
     quantiles = []
     for node in _NODES.tolist():
-        t_values, cumulative = _table(node)
-        quantiles.append(np.interp(probability, cumulative, t_values))
+        angle, cumulative = _table(node)
+        quantiles.append(np.sqrt(node) * np.tan(np.interp(probability, cumulative, angle)))
     return np.array(quantiles)
