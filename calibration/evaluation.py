@@ -1,0 +1,451 @@
+"""How wrong the model is on points it has not seen, beside simple baselines."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.fitting import with_expert_counts
+from calibration.map_fit import fit_rows
+from calibration.soundness import assess_soundness
+from calibration.splits import (
+    ConfigurationSplit,
+    FewRowsSplit,
+    LoadSplit,
+    RowSplit,
+    Split,
+    WorkloadSplit,
+)
+from calibration.system_rows import SystemRows, numbers, system_rows, texts
+from calibration.systems import systems
+from calibration.table import Points
+from specmodel.cost import UNKNOWN_DEPTH_NUM_STEPS
+from specmodel.errors import FitError, ParameterError
+from specmodel.posterior import NEW, Posterior, Rows
+from specmodel.prior import Prior, load_prior
+from specmodel.student_t import student_t_quantile
+from specmodel.textbook import textbook_speedup
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+FEW_ROWS = (0, 1, 2, 5)
+SPLITS = ("workload", "config", "row", "few", "load")
+CENTRAL = 0.90
+
+TEXTBOOK_DRAFT_COST = 0.05
+"""Draft cost ratio that the textbook formula assumes where nothing was measured: an overhead of 15 %
+at depth 3, the slip of theory.md E4. [-]"""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluatedSystem:
+    """A system to evaluate on.
+
+    Parameters
+    ----------
+    name, target_model : str
+        What it is called; the target model is left out of the prior.
+    rows : SystemRows
+        Its rows with sound baselines.
+    prior : Prior
+        Learned without its target model.
+    """
+
+    name: str
+    target_model: str
+    rows: SystemRows
+    prior: Prior
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """Errors of one system under one split: relative errors of the speed-up.
+
+    Parameters
+    ----------
+    system, split : str
+        What was evaluated.
+    num_predictions : int
+        Rows predicted, draws included.
+    mape, median, p90, worst : float
+        Of the absolute relative error, [-].
+    coverage : float
+        Share of predictions inside their 90 % interval, [-].
+    half_width : float
+        Mean half width of the intervals, relative, [-].
+    constant_mape, textbook_mape : float
+        Mean absolute error of one round cost for all, and of the textbook formula; NaN without
+        calibration rows for the first, [-].
+    regret : float
+        Mean throughput lost by choosing the configuration that the predictions call best; NaN where
+        no group holds two configurations, [-].
+    """
+
+    system: str
+    split: str
+    num_predictions: int
+    mape: float
+    median: float
+    p90: float
+    worst: float
+    coverage: float
+    half_width: float
+    constant_mape: float
+    textbook_mape: float
+    regret: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overall:
+    """A split over all systems.
+
+    Parameters
+    ----------
+    split : str
+        Which one.
+    num_systems, num_predictions : int
+        What went in.
+    mape, constant_mape, textbook_mape, regret : float
+        Means of the systems' values, [-].
+    median : float
+        Of all errors pooled, [-].
+    coverage : float
+        Of all predictions pooled, [-].
+    coverage_low, coverage_high : float
+        Central 90 % interval of the coverage: bootstrap over systems, [-].
+    """
+
+    split: str
+    num_systems: int
+    num_predictions: int
+    mape: float
+    median: float
+    constant_mape: float
+    textbook_mape: float
+    regret: float
+    coverage: float
+    coverage_low: float
+    coverage_high: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Everything that `evaluate` found.
+
+    Parameters
+    ----------
+    scores : tuple of Score
+        By split, then system.
+    overall : tuple of Overall
+        By split.
+    set_aside : tuple of str
+        Systems and workloads left out, with the reason.
+    """
+
+    scores: tuple[Score, ...]
+    overall: tuple[Overall, ...]
+    set_aside: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Predictions:
+    """Predictions of one system under one split, row by row."""
+
+    error: Array
+    covered: Mask
+    half_width: Array
+    constant_error: Array
+    textbook_error: Array
+    regret: float
+
+
+def evaluate(
+    points: Points | Sequence[EvaluatedSystem],
+    *,
+    splits: Iterable[str] = SPLITS,
+    num_rows: int | None = None,
+    draws: int = 25,
+    seed: int = 1,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Evaluation:
+    r"""Errors of predictions for rows that the fit has not seen.
+
+    .. math:: e = \left|\frac{\hat S}{S} - 1\right|
+
+    Parameters
+    ----------
+    points : Points, or sequence of EvaluatedSystem
+        What was measured; points are separated into systems, the unsound ones set aside.
+    splits : iterable of str
+        Of ``workload, config, row, few, load``; ``all`` for every one.
+    num_rows : int, optional
+        Calibration rows of ``few``; by default 0, 1, 2 and 5.
+    draws : int
+        Random choices of those rows.
+    seed : int
+        Of the choices and of the bootstrap.
+    progress : callable
+        Called with the system's name before each is evaluated.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    ParameterError
+        If a split is unknown.
+    FitError
+        If no system has rows to evaluate.
+
+    Notes
+    -----
+    The prior leaves out every system of the same target model. Baselines of the workloads are known,
+    as they are to a user. theory.md part D.
+
+    Examples
+    --------
+    >>> from calibration import read_points
+    >>> from calibration.packaged import packaged_table
+    >>> found = evaluate(read_points(packaged_table("vllm-20780-eagle3").path), splits=["row"])
+    >>> found.scores[0].mape < 0.03
+    True
+    """
+    if isinstance(points, Points):
+        found, set_aside = evaluated_systems(points)
+    else:
+        found, set_aside = list(points), ()
+    if not found:
+        raise FitError(
+            "no system to evaluate: each needs rows with accept length, throughput and baseline"
+            + ("; set aside: " + "; ".join(set_aside) if set_aside else "")
+        )
+    chosen = _splits(splits, num_rows, draws, seed)
+    results: dict[str, list[tuple[EvaluatedSystem, _Predictions]]] = {
+        split.name: [] for split in chosen
+    }
+    for system in found:
+        progress(system.name)
+        for split in chosen:
+            predictions = _predict_split(system, split)
+            if predictions is not None:
+                results[split.name].append((system, predictions))
+    generator = np.random.default_rng(seed)
+    return Evaluation(
+        scores=tuple(
+            _score(system.name, name, predictions)
+            for name, pairs in results.items()
+            for system, predictions in pairs
+        ),
+        overall=tuple(_overall(name, pairs, generator) for name, pairs in results.items() if pairs),
+        set_aside=tuple(set_aside),
+    )
+
+
+def evaluated_systems(points: Points) -> tuple[list[EvaluatedSystem], tuple[str, ...]]:
+    """Sound systems of some points with their priors, and what was set aside."""
+    found, set_aside = [], []
+    for system in systems(points):
+        soundness = assess_soundness(system.points)
+        set_aside += [f"{system.label}: {warning.message}" for warning in soundness.warnings]
+        if not soundness.sound:
+            continue
+        frame = with_expert_counts(system.points.where(soundness.kept).frame)
+        rows = system_rows(frame)
+        if len(rows.rows):
+            target = texts(frame, "target_model")[0]
+            prior = load_prior(
+                experts_known=rows.experts_known,
+                engine=texts(frame, "engine")[0],
+                without_target=target,
+            )
+            found.append(
+                EvaluatedSystem(name=system.label, target_model=target, rows=rows, prior=prior)
+            )
+    return found, tuple(set_aside)
+
+
+def _splits(names: Iterable[str], num_rows: int | None, draws: int, seed: int) -> list[Split]:
+    """Split objects by name."""
+    wanted = list(names)
+    if "all" in wanted:
+        wanted = list(SPLITS)
+    counts = FEW_ROWS if num_rows is None else (num_rows,)
+    table: dict[str, list[Split]] = {
+        "workload": [WorkloadSplit()],
+        "config": [ConfigurationSplit()],
+        "row": [RowSplit()],
+        "few": [FewRowsSplit(count, draws, seed) for count in counts],
+        "load": [LoadSplit(measured=True), LoadSplit(measured=False)],
+    }
+    for name in wanted:
+        if name not in table:
+            raise ParameterError("split", name, f"one of {', '.join((*SPLITS, 'all'))}")
+    return [split for name in wanted for split in table[name]]
+
+
+def _seen_only(rows: Rows, seen: Mask) -> Rows:
+    """Rows with effects renumbered to those that the seen rows hold; the others are new."""
+
+    def renumbered(index: NDArray[np.intp]) -> NDArray[np.intp]:
+        levels = np.unique(index[seen])
+        place = np.full(int(index.max(initial=0)) + 1, NEW, dtype=np.intp)
+        place[levels] = np.arange(levels.size)
+        return place[index]
+
+    return replace(rows, configuration=renumbered(rows.configuration), run=renumbered(rows.run))
+
+
+def _predict_split(system: EvaluatedSystem, split: Split) -> _Predictions | None:
+    """Predict every test row of a split; None where the split does not apply."""
+    rows, truth = system.rows.rows, system.rows.log_speedup
+    parts: list[tuple[Array, Mask, Array, Array, Array]] = []
+    predicted = np.full(len(rows), np.nan)
+    regrets = []
+    for seen, tested in split.parts(system.rows):
+        known = _seen_only(rows, seen)
+        posterior = Posterior.from_prior(system.prior)
+        if seen.any():
+            posterior = fit_rows(
+                known.take(seen),
+                truth[seen],
+                system.prior,
+                spread_log_sd=system.rows.spread_log_sd[seen],
+            ).posterior
+        answer = posterior.predict(known.take(tested))
+        width = student_t_quantile((1 + CENTRAL) / 2, answer.degrees_of_freedom) * answer.log_sd
+        away = answer.location - truth[tested]
+        parts.append(
+            (
+                np.expm1(away),
+                np.abs(away) <= width,
+                np.expm1(width),
+                _constant_error(system.rows, seen, tested),
+                _textbook_error(system.rows, seen, tested),
+            )
+        )
+        predicted[tested] = answer.location
+        if isinstance(split, FewRowsSplit):
+            regrets.append(_regret(system.rows, np.where(tested, predicted, truth)))
+    if not parts:
+        return None
+    error, covered, half_width, constant, textbook = (
+        np.concatenate(column) for column in zip(*parts, strict=True)
+    )
+    if not regrets:
+        regrets.append(_regret(system.rows, predicted))
+    return _Predictions(
+        error=error,
+        covered=covered.astype(np.bool_),
+        half_width=half_width,
+        constant_error=constant,
+        textbook_error=textbook,
+        regret=float(np.mean(regrets)),
+    )
+
+
+def _constant_error(rows: SystemRows, seen: Mask, tested: Mask) -> Array:
+    """Error of one round cost for all: the geometric mean of what the seen rows imply."""
+    if not seen.any():
+        return np.full(int(tested.sum()), np.nan)
+    log_cost = np.log(rows.rows.accept_length) - rows.log_speedup
+    guess = np.log(rows.rows.accept_length[tested]) - log_cost[seen].mean()
+    return np.asarray(np.expm1(guess - rows.log_speedup[tested]))
+
+
+def _textbook_error(rows: SystemRows, seen: Mask, tested: Mask) -> Array:
+    """Error of the textbook formula, its draft cost the median that the seen rows imply."""
+    steps = np.nan_to_num(numbers(rows.frame, "num_steps"), nan=UNKNOWN_DEPTH_NUM_STEPS)
+    ratio = TEXTBOOK_DRAFT_COST
+    if seen.any():
+        cost = rows.rows.accept_length[seen] / np.exp(rows.log_speedup[seen])
+        ratio = max(float(np.median((cost - 1.0) / np.maximum(steps[seen], 1.0))), 0.0)
+    guess = textbook_speedup(rows.rows.accept_length[tested], steps[tested], ratio)
+    return np.asarray(guess / np.exp(rows.log_speedup[tested]) - 1.0)
+
+
+def _regret(rows: SystemRows, predicted: Array) -> float:
+    """Mean relative loss of choosing the configuration that the predictions call best.
+
+    Configurations compete within a workload, draft model and load; accept lengths are the points'.
+    """
+    columns = ("workload", "draft_model", "batch_size", "context_tokens")
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for index, key in enumerate(zip(*(texts(rows.frame, name) for name in columns), strict=True)):
+        if np.isfinite(predicted[index]):
+            groups.setdefault(key, []).append(index)
+    losses = []
+    for members in groups.values():
+        if len(set(rows.rows.configuration[members].tolist())) > 1:
+            best = members[int(np.argmax(predicted[members]))]
+            losses.append(-np.expm1(rows.log_speedup[best] - rows.log_speedup[members].max()))
+    return float(np.mean(losses)) if losses else np.nan
+
+
+def _mean_absolute(error: Array) -> float:
+    """Mean absolute error; NaN where there is none."""
+    finite = np.abs(error[np.isfinite(error)])
+    return float(finite.mean()) if finite.size else np.nan
+
+
+def _score(system: str, split: str, found: _Predictions) -> Score:
+    """Summary of one system."""
+    error = np.abs(found.error)
+    return Score(
+        system=system,
+        split=split,
+        num_predictions=int(error.size),
+        mape=float(error.mean()),
+        median=float(np.median(error)),
+        p90=float(np.quantile(error, 0.9)),
+        worst=float(error.max()),
+        coverage=float(found.covered.mean()),
+        half_width=float(found.half_width.mean()),
+        constant_mape=_mean_absolute(found.constant_error),
+        textbook_mape=_mean_absolute(found.textbook_error),
+        regret=found.regret,
+    )
+
+
+def _overall(
+    split: str,
+    pairs: list[tuple[EvaluatedSystem, _Predictions]],
+    generator: np.random.Generator,
+) -> Overall:
+    """Summary of one split: means of systems; coverage pooled, with a bootstrap over targets."""
+    scores = [_score(system.name, split, found) for system, found in pairs]
+    clusters: dict[str, list[Mask]] = {}
+    for system, found in pairs:
+        clusters.setdefault(system.target_model or system.name, []).append(found.covered)
+    inside = np.array([sum(int(mask.sum()) for mask in masks) for masks in clusters.values()])
+    total = np.array([sum(mask.size for mask in masks) for masks in clusters.values()])
+    drawn = generator.integers(0, total.size, size=(2000, total.size))
+    resampled = inside[drawn].sum(axis=1) / total[drawn].sum(axis=1)
+    low, high = np.quantile(resampled, [(1 - CENTRAL) / 2, (1 + CENTRAL) / 2]).tolist()
+    return Overall(
+        split=split,
+        num_systems=len(pairs),
+        num_predictions=int(total.sum()),
+        mape=float(np.mean([score.mape for score in scores])),
+        median=float(np.median(np.concatenate([np.abs(found.error) for _, found in pairs]))),
+        constant_mape=_finite_mean([score.constant_mape for score in scores]),
+        textbook_mape=_finite_mean([score.textbook_mape for score in scores]),
+        regret=_finite_mean([score.regret for score in scores]),
+        coverage=float(inside.sum() / total.sum()),
+        coverage_low=low,
+        coverage_high=high,
+    )
+
+
+def _finite_mean(values: list[float]) -> float:
+    """Mean of the finite ones; NaN where there is none."""
+    finite = [value for value in values if np.isfinite(value)]
+    return float(np.mean(finite)) if finite else np.nan
