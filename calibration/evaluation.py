@@ -13,6 +13,7 @@ from calibration.soundness import assess_soundness
 from calibration.splits import (
     ConfigurationSplit,
     FewRowsSplit,
+    FittedSplit,
     LoadSplit,
     RowSplit,
     Split,
@@ -32,7 +33,7 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 FEW_ROWS = (0, 1, 2, 5)
-SPLITS = ("workload", "config", "row", "few", "load")
+SPLITS = ("workload", "config", "row", "few", "load", "fitted")
 CENTRAL = 0.90
 
 TEXTBOOK_DRAFT_COST = 0.05
@@ -185,7 +186,7 @@ def evaluate(
     points : Points, or sequence of EvaluatedSystem
         What was measured; points are separated into systems, the unsound ones set aside.
     splits : iterable of str
-        Of ``workload, config, row, few, load``; ``all`` for every one.
+        Of ``workload, config, row, few, load, fitted``; ``all`` for every one.
     num_rows : int, optional
         Calibration rows of ``few``; by default 0, 1, 2 and 5.
     draws : int
@@ -255,7 +256,10 @@ def evaluated_systems(points: Points) -> tuple[list[EvaluatedSystem], tuple[str,
     found, set_aside = [], []
     for system in systems(points):
         soundness = assess_soundness(system.points)
-        set_aside += [f"{system.label}: {warning.message}" for warning in soundness.warnings]
+        said = [warning for warning in soundness.warnings if warning.code == "unsound_system"]
+        set_aside += [
+            f"{system.label}: {warning.message}" for warning in said or soundness.warnings
+        ]
         if not soundness.sound:
             continue
         frame = with_expert_counts(system.points.where(soundness.kept).frame)
@@ -285,6 +289,7 @@ def _splits(names: Iterable[str], num_rows: int | None, draws: int, seed: int) -
         "row": [RowSplit()],
         "few": [FewRowsSplit(count, draws, seed) for count in counts],
         "load": [LoadSplit(measured=True), LoadSplit(measured=False)],
+        "fitted": [FittedSplit()],
     }
     for name in wanted:
         if name not in table:

@@ -139,8 +139,8 @@ def _noise(fits: Sequence[MapFit], counts: Sequence[int]) -> Noise:
         effects = posterior.mean[NUM_CONSTANTS:]
         spread = np.diag(posterior.covariance)[NUM_CONSTANTS:]
         split = posterior.num_configurations
-        # Where every row is a configuration of its own, the levels of noise cannot be told apart.
-        if count < 2 * split:
+        # Only a system with more rows than effects tells the levels of noise apart.
+        if count <= effects.size:
             continue
         for key, part in (("configuration", slice(0, split)), ("run", slice(split, None))):
             sums[key] += float(np.sum(effects[part] ** 2 + spread[part])) / level

@@ -11,7 +11,7 @@ from calibration.system_rows import SystemRows, system_rows
 from calibration.systems import systems
 from specmodel.prior import target_key
 
-MIN_ROWS_TO_LEARN = 4
+MIN_ROWS_TO_LEARN = 5
 """Fewer rows cannot tell a system's constants from its noise. [rows]"""
 
 

@@ -118,6 +118,19 @@ class FewRowsSplit:
 
 @final
 @dataclass(frozen=True, slots=True)
+class FittedSplit:
+    """Every row calibrates and is predicted: not unseen, but the decision that a user would take."""
+
+    name: str = "fitted"
+
+    def parts(self, rows: SystemRows) -> Iterator[tuple[Mask, Mask]]:
+        """All rows, twice."""
+        everything = np.ones(len(rows.rows), dtype=np.bool_)
+        yield everything, everything
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class LoadSplit:
     """Small batches at the shortest context calibrate; other batches and contexts are predicted.
 

@@ -1,0 +1,61 @@
+"""`specmodel evaluate`: how wrong is the model on points it has not seen."""
+
+import json
+from pathlib import Path
+
+import click
+
+from calibration.evaluation import SPLITS
+
+
+@click.command()
+@click.argument("points", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--data", "names", multiple=True, help="Packaged table, or a pattern such as 'specbundle-*'."
+)
+@click.option(
+    "--split",
+    "splits",
+    multiple=True,
+    type=click.Choice([*SPLITS, "all"]),
+    default=("all",),
+    show_default=True,
+    help="What is not seen: workloads, configurations, single rows, all but a few rows, other loads; "
+    "'fitted' predicts what was fitted.",
+)
+@click.option("--rows", "num_rows", type=click.IntRange(min=0), help="Rows that 'few' sees.")
+@click.option("--draws", type=click.IntRange(min=1), default=25, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+def command(
+    *,
+    points: tuple[Path, ...],
+    names: tuple[str, ...],
+    splits: tuple[str, ...],
+    num_rows: int | None,
+    draws: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Predict points that were not seen; POINTS are files, by default the packaged data.
+
+    The error is the relative error of the speed-up. Priors leave out every system of the same target
+    model. Beside the model: one constant round cost, and the textbook formula.
+    """
+    from calibration.evaluation import evaluate  # noqa: PLC0415 - pandas loads on demand
+    from calibration.evaluation_data import systems_to_evaluate  # noqa: PLC0415 - as above
+    from calibration.report.evaluation import (  # noqa: PLC0415 - as above
+        evaluation_json,
+        print_evaluation,
+        progress_bar,
+    )
+
+    found, set_aside = systems_to_evaluate(points, names)
+    with progress_bar(len(found)) as advance:
+        result = evaluate(
+            found, splits=splits, num_rows=num_rows, draws=draws, seed=seed, progress=advance
+        )
+    if as_json:
+        click.echo(json.dumps(evaluation_json(result, set_aside), indent=1))
+    else:
+        print_evaluation(result, set_aside)

@@ -1,0 +1,1 @@
+"""Results as text, tables and JSON; nothing is computed here."""
