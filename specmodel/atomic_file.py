@@ -50,7 +50,33 @@ def write_text_atomically(path: Path | str, text: str) -> None:
     ...     file.read_text(), len(list(Path(folder).iterdir()))
     ('{}\n', 1)
     """
-    data = text.encode()
+    write_bytes_atomically(path, text.encode())
+
+
+def write_bytes_atomically(path: Path | str, data: bytes) -> None:
+    """Write a file of bytes as `write_text_atomically` writes text.
+
+    Parameters
+    ----------
+    path : path
+        The file, new or not. Its folder must exist.
+    data : bytes
+        The content.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written; nothing is left behind.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "fit.png"
+    ...     write_bytes_atomically(file, bytes([137, 80]))
+    ...     len(file.read_bytes())
+    2
+    """
     try:
         target = Path(os.path.realpath(path))
         if target.exists() and not target.is_file() and not target.is_dir():
