@@ -156,7 +156,7 @@ def fit_rows(
             noise=noise,
             noise_scale=float(np.sqrt(scale)),
             degrees_of_freedom=noise.degrees_of_freedom + max(count - learned, 0.0),
-            constants_degrees_of_freedom=prior.degrees_of_freedom + max(count - learned, 0.0),
+            prior_covariance=prior.covariance,
         ),
         residual=residual,
         fitted_variance=np.einsum("ij,ij->i", jacobian @ covariance, jacobian),

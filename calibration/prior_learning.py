@@ -11,7 +11,7 @@ from scipy.special import gammaln
 from calibration.map_fit import MapFit, fit_rows
 from specmodel.constants import NUM_CONSTANTS, to_internal
 from specmodel.posterior import Rows
-from specmodel.prior import PSEUDO_SYSTEMS, Noise, Prior
+from specmodel.prior import Noise, Prior
 
 Array = NDArray[np.float64]
 
@@ -25,6 +25,9 @@ START_WEIGHT = 0.5
 WEAK_SD = np.array([0.08, 0.20, 0.30, 0.50, 0.60, 0.80, 1.0, 0.60, 1.0])
 """Between-system spread, on the internal scale, that counts as `PSEUDO_SYSTEMS` systems."""
 
+
+PSEUDO_SYSTEMS = 3.0
+"""Systems that `WEAK_SD` counts as. [-]"""
 
 NOISE_INFLATION = 1.1
 """Factor on the learned noise, for the uncertainty of what was learned. With it, intervals of systems

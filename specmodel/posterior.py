@@ -114,8 +114,8 @@ class Posterior:
         Factor on all three standard deviations, learned from the points, [-].
     degrees_of_freedom : float
         Of the noise, [-].
-    constants_degrees_of_freedom : float
-        Of the spread of the constants, [-].
+    prior_covariance : numpy.ndarray, shape (NUM_CONSTANTS, NUM_CONSTANTS)
+        Of the constants before the points; normal, so it does not make tails heavy.
     """
 
     mean: Array
@@ -124,7 +124,7 @@ class Posterior:
     noise: Noise
     noise_scale: float
     degrees_of_freedom: float
-    constants_degrees_of_freedom: float
+    prior_covariance: Array
 
     @classmethod
     def from_prior(cls, prior: Prior) -> "Posterior":
@@ -136,7 +136,7 @@ class Posterior:
             noise=prior.noise,
             noise_scale=1.0,
             degrees_of_freedom=prior.noise.degrees_of_freedom,
-            constants_degrees_of_freedom=prior.degrees_of_freedom,
+            prior_covariance=prior.covariance,
         )
 
     @property
@@ -200,13 +200,20 @@ class Posterior:
             + (decode * rows.terms.carried) ** 2
             + (decode * np.asarray(accept_log_sd)) ** 2
         )
-        # Welch and Satterthwaite: the sum of two estimated variances has about this many.
-        freedom = (learned + drawn) ** 2 / (
-            learned**2 / self.constants_degrees_of_freedom + drawn**2 / self.degrees_of_freedom
+        # What remains of the prior is normal; what the points taught is as uncertain as their noise.
+        # A variance v learned against a prior variance w keeps the share v/w of the prior.
+        before = np.einsum("ij,ij->i", gradient @ self.prior_covariance, gradient)
+        effects = scale * (
+            np.where(rows.configuration == NEW, 0.0, (noise.configuration_log_sd * decode) ** 2)
+            + np.where(rows.run == NEW, 0.0, noise.run_log_sd**2)
         )
+        normal = np.minimum(learned, learned**2 * before / (before + effects) ** 2)
+        # Welch and Satterthwaite: a normal part, and a part of few degrees of freedom.
+        total = learned + drawn
+        freedom = self.degrees_of_freedom * (total / np.maximum(total - normal, 1e-300)) ** 2
         return LogSpeedup(
             location=location,
-            log_sd=np.sqrt(learned + drawn),
+            log_sd=np.sqrt(total),
             degrees_of_freedom=freedom,
             by_accept_length=decode,
             non_decode_share=share,

@@ -14,9 +14,6 @@ from specmodel.errors import UnknownKeyError
 
 Array = NDArray[np.float64]
 
-PSEUDO_SYSTEMS = 3.0
-"""Systems that the weak belief about the spread between systems counts as. [-]"""
-
 EXPERTS_KNOWN = "experts_known"
 EXPERTS_UNKNOWN = "experts_unknown"
 
@@ -101,11 +98,6 @@ class Prior:
     noise: Noise
     name: str
     learned_from: tuple[str, ...]
-
-    @property
-    def degrees_of_freedom(self) -> float:
-        """How sure the spread between systems is: about the number it was learned from, weak ones included."""
-        return float(len(self.learned_from) + PSEUDO_SYSTEMS)
 
     @property
     def median(self) -> dict[str, float]:
