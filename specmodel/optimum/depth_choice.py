@@ -138,7 +138,7 @@ def choose_depth(
     >>> posterior = Posterior(
     ...     mean=np.array([0.086, -2.33, -2.0, -3.0, -5.0, 0.0, 2.0, 0.0, 2.0]),
     ...     covariance=np.zeros((9, 9)), num_configurations=0, noise=noise, noise_scale=1.0,
-    ...     degrees_of_freedom=8, constants_degrees_of_freedom=12,
+    ...     degrees_of_freedom=8, prior_covariance=0.01 * np.eye(9),
     ... )
     >>> rows = Rows(
     ...     terms=round_terms(num_steps=[0, 2, 3, 4]), accept_length=np.array([1, 2.10, 2.29, 2.39]),

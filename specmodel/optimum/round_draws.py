@@ -103,7 +103,7 @@ def draw_rounds(
 
     Notes
     -----
-    Constants and effects that the points hold are drawn from a multivariate Student-t. Configurations
+    Constants and effects that the points hold are drawn from their joint normal. Configurations
     that are new get an effect of their own; new runs share one among chains and one among trees, as in
     the fit. The error of a batch curve read away from its points is one for all rows, larger where it
     was carried further. Measurement noise of single rows is left out: it is not part of the truth.
@@ -116,7 +116,7 @@ def draw_rounds(
     >>> posterior = Posterior(
     ...     mean=np.log([1.1, 0.06, 0.1, 0.1, 0.05, 0.5, 0.9, 0.5, 0.9]), covariance=0.01 * np.eye(9),
     ...     num_configurations=0, noise=noise, noise_scale=1.0, degrees_of_freedom=8,
-    ...     constants_degrees_of_freedom=12,
+    ...     prior_covariance=0.01 * np.eye(9),
     ... )
     >>> rows = Rows(
     ...     terms=round_terms(num_steps=[3, 5]), accept_length=np.array([2.5, 3.0]),
@@ -168,9 +168,7 @@ def _learned(
     covariance = posterior.covariance[np.ix_(used, used)]
     variance, direction = np.linalg.eigh(0.5 * (covariance + covariance.T))
     root = direction * np.sqrt(np.maximum(variance, 0.0))
-    freedom = posterior.constants_degrees_of_freedom
-    stretch = np.sqrt(freedom / rng.chisquare(freedom, (num_draws, 1)))
-    drawn = posterior.mean[used] + stretch * (rng.standard_normal((num_draws, used.size)) @ root.T)
+    drawn = posterior.mean[used] + rng.standard_normal((num_draws, used.size)) @ root.T
     padded = np.concatenate([drawn, np.zeros((num_draws, 1))], axis=1)  # the last stands for NEW
     at = np.where(columns == NEW, used.size, np.searchsorted(used, columns))
     return drawn[:, :NUM_CONSTANTS], padded[:, at[0]], padded[:, at[1]]

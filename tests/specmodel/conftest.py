@@ -96,7 +96,7 @@ def known_posterior() -> Callable[..., Posterior]:
             noise=noise,
             noise_scale=1.0,
             degrees_of_freedom=1e9,
-            constants_degrees_of_freedom=1e9,
+            prior_covariance=np.eye(NUM_CONSTANTS),
         )
 
     return make
