@@ -22,6 +22,8 @@ class StepTime:
         Time of one step without speculation, [s].
     octaves_away : numpy.ndarray
         Distance of the batch from the nearest measured batch in powers of two, [-].
+    octaves_beyond : numpy.ndarray
+        The same where the batch is outside the measured ones; 0 inside, [-].
     moved_share : numpy.ndarray
         Part of the step time that comes from carrying another context here, [0, 1].
     kv_time_s : numpy.ndarray
@@ -30,6 +32,7 @@ class StepTime:
 
     step_time_s: Array
     octaves_away: Array
+    octaves_beyond: Array
     moved_share: Array
     kv_time_s: Array
 
@@ -186,6 +189,7 @@ class BatchCurve:
         return StepTime(
             step_time_s=time_s.reshape(shape),
             octaves_away=away[chosen, columns].reshape(shape),
+            octaves_beyond=beyond[chosen, columns].reshape(shape),
             moved_share=(np.abs(moved_s) / time_s).reshape(shape),
             kv_time_s=kv_s.reshape(shape),
         )

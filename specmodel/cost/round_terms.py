@@ -6,7 +6,7 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specmodel.cost.batch_curve import BatchCurve
+from specmodel.cost.batch_curve import BatchCurve, StepTime
 from specmodel.cost.coverage import expert_loads
 from specmodel.errors import ParameterError
 
@@ -64,8 +64,13 @@ REFERENCE_STEP_TIME_S = 0.010
 """Baseline step at which a draft step costs `step_cost`. Within a rig over batches, and across rigs,
 the share of a draft step falls as the baseline step grows, because launches take fixed seconds. [s]"""
 
-OCTAVE_LOG_SD = 0.10
-"""Log-sd of a step time per octave away from the nearest measured batch. [-]"""
+INSIDE_LOG_SD = 0.08
+"""Log-sd of a step time per octave to the nearest measured batch, between measured ones: the error of
+packaged curves with each batch left out in turn. [-]"""
+
+BEYOND_LOG_SD = 0.13
+"""Log-sd of a step time per octave beyond the measured batches: the error of packaged curves cut
+short. [-]"""
 
 MOVED_LOG_SD = 0.25
 """Log-sd of the part of a step time that was carried from another context. [-]"""
@@ -173,7 +178,7 @@ def round_terms(
     # T(Bn, C) counts the KV of n times too many requests; w gives back what the engine really re-reads.
     kv_rows_s = verify.kv_time_s * (1.0 - 1.0 / rows)
     carried = np.hypot(
-        OCTAVE_LOG_SD * (verify.octaves_away + step.octaves_away),
+        _octave_log_sd(step) + _octave_log_sd(verify),
         MOVED_LOG_SD * np.hypot(verify.moved_share, step.moved_share),
     )
     return RoundTerms(
@@ -186,3 +191,9 @@ def round_terms(
         draft_scale=REFERENCE_STEP_TIME_S / step.step_time_s,
         carried=carried,
     )
+
+
+def _octave_log_sd(time: StepTime) -> Array:
+    """Log-sd of a step time from the distance to measured batches."""
+    inside = time.octaves_away - time.octaves_beyond
+    return np.asarray(INSIDE_LOG_SD * inside + BEYOND_LOG_SD * time.octaves_beyond)
