@@ -1,0 +1,27 @@
+"""One benchmark point by import: what it says, what it does not, and a prediction from it."""
+
+from pathlib import Path
+
+from calibration import fit
+
+BENCH = Path(__file__).with_name("bench.csv")
+
+
+def main() -> None:
+    """Fit one line and ask about a better draft model."""
+    calibration = fit(BENCH)
+    observation = calibration.observations[0]
+    print(f"round cost by hand: {observation.round_cost[1]:.3f} baseline steps")
+    for constant in calibration.constants:
+        origin = "prior" if constant.prior_dominated else f"{constant.learned:.0%} learned"
+        print(f"{constant.name:20s} {constant.value:6.3f}  {origin}")
+    answer = calibration.predict(2.75)
+    rate = answer.output_tokens_per_s
+    assert rate is not None  # the point has a baseline
+    print(f"at accept length 2.75: {rate.median:.0f} tok/s ({rate.low:.0f} to {rate.high:.0f})")
+    print(f"faster than no speculation with probability {answer.probability_faster:.2f}")
+    print(f"break-even accept length: {answer.break_even_accept_length.median:.2f}")
+
+
+if __name__ == "__main__":
+    main()
