@@ -13,10 +13,8 @@ def main() -> None:
     for finding in check_shape(full):
         print(f"{finding.code}: {finding.message}")
     spread = tail_spread(full, 10)
-    print(
-        f"carried to depth 10: {float(spread.value):.2f} "
-        f"({float(spread.low):.2f} to {float(spread.high):.2f})"
-    )
+    value, low, high = (float(column[-1]) for column in (spread.value, spread.low, spread.high))
+    print(f"carried to depth 10: {value:.2f} ({low:.2f} to {high:.2f})")
     needed = required_conditional(full, 10, 3.1)
     print(f"to reach 3.1 at depth 10, every later step would need accuracy {needed:.2f}")
 
