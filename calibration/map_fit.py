@@ -13,9 +13,10 @@ from specmodel.speedup import log_speedup_gradient
 
 Array = NDArray[np.float64]
 
-_MAX_ITERATIONS = 60
+_MAX_ITERATIONS = 200
 _MAX_MOVE = 1.5
-_TOLERANCE = 1e-6
+_MAX_HALVINGS = 20
+_TOLERANCE = 1e-5
 
 
 @final
@@ -80,17 +81,17 @@ def fit_rows(
 
     Notes
     -----
-    Gauss-Newton with a bounded move; the covariance is the inverse of the Gauss-Newton Hessian. The
+    Gauss-Newton with a bounded move, halved until it lowers the sum: without that, a share that does
+    nothing near 0 may swing for ever. The covariance is the inverse of the Gauss-Newton Hessian. The
     noise scale solves :math:`\lambda^2 = (\nu_0 + \chi^2)/(\nu_0 + n - p)` with p the constants'
     worth of information learned, and intervals have :math:`\nu_0 + n - p` degrees of freedom.
     theory.md part D.
     """
-    count = len(rows)
+    count, noise = len(rows), prior.noise
     if num_configurations is None:
         num_configurations = int(rows.configuration.max(initial=-1)) + 1
     if num_runs is None:
         num_runs = int(rows.run.max(initial=-1)) + 1
-    noise = prior.noise
     effect_variance = np.concatenate(
         [
             np.full(num_configurations, noise.configuration_log_sd**2),
@@ -98,46 +99,38 @@ def fit_rows(
         ]
     )
     spread = np.zeros(count) if spread_log_sd is None else np.nan_to_num(spread_log_sd)
-    at_run = num_configurations + rows.run
     each = np.arange(count)
     design = np.zeros((count, effect_variance.size))
-    design[each, at_run] = 1.0
-    prior_precision = np.linalg.inv(prior.covariance)
-    size = NUM_CONSTANTS + effect_variance.size
-    internal, effects = prior.mean.copy(), np.zeros(effect_variance.size)
-    scale = 1.0
-    hessian = np.zeros((size, size))
-    residual = marginal = np.zeros(count)
-    learned = chi_square = 0.0
-    covariance: Array = np.zeros((size, size))
-    jacobian: Array = np.zeros((count, size))
+    design[each, num_configurations + rows.run] = 1.0
+    centre = np.concatenate([prior.mean, np.zeros(effect_variance.size)])
+    at_effects = np.arange(NUM_CONSTANTS, centre.size)
+    precision = np.zeros((centre.size, centre.size))
+    precision[:NUM_CONSTANTS, :NUM_CONSTANTS] = np.linalg.inv(prior.covariance)
+    state, scale = centre, 1.0
+    fitted, gradient, decode = _model(rows, state)
     for iteration in range(_MAX_ITERATIONS):
-        constants = to_natural(internal)
-        fitted, gradient, decode, _ = log_speedup_gradient(
-            constants, rows.terms, rows.accept_length, rows.baseline_deficit, rows.measured_share
-        )
-        gradient *= slope(constants)
+        precision[at_effects, at_effects] = 1.0 / (scale * effect_variance)
         design[each, rows.configuration] = -decode
-        marginal = log_speedup - fitted
-        residual = marginal - design @ effects
+        residual = log_speedup - fitted - design @ state[NUM_CONSTANTS:]
         row_variance = scale * noise.row_log_sd**2 + spread**2 + (decode * rows.terms.carried) ** 2
         jacobian = np.concatenate([gradient, design], axis=1)
         weighted = jacobian / row_variance[:, None]
-        hessian = jacobian.T @ weighted
-        hessian[:NUM_CONSTANTS, :NUM_CONSTANTS] += prior_precision
-        diagonal = np.arange(NUM_CONSTANTS, size)
-        hessian[diagonal, diagonal] += 1.0 / (scale * effect_variance)
-        step_from = weighted.T @ residual
-        step_from[:NUM_CONSTANTS] -= prior_precision @ (internal - prior.mean)
-        step_from[NUM_CONSTANTS:] -= effects / (scale * effect_variance)
-        covariance = np.asarray(np.linalg.inv(hessian), dtype=np.float64)
-        move = covariance @ step_from
-        largest = float(np.max(np.abs(move[:NUM_CONSTANTS]), initial=0.0))
-        if largest > _MAX_MOVE:
-            move *= _MAX_MOVE / largest
-        internal = internal + move[:NUM_CONSTANTS]
-        effects = effects + move[NUM_CONSTANTS:]
-        shrink = np.einsum("ij,ji->", prior_precision, covariance[:NUM_CONSTANTS, :NUM_CONSTANTS])
+        covariance = np.asarray(np.linalg.inv(jacobian.T @ weighted + precision), dtype=np.float64)
+        move = covariance @ (weighted.T @ residual - precision @ (state - centre))
+        largest = float(np.max(np.abs(move[:NUM_CONSTANTS])))
+        move *= min(1.0, _MAX_MOVE / max(largest, _TOLERANCE))
+        before = _half_sum(residual, row_variance, state - centre, precision)
+        for _ in range(_MAX_HALVINGS):
+            moved = state + move
+            fitted, gradient, decode = _model(rows, moved)
+            residual = log_speedup - fitted - design @ moved[NUM_CONSTANTS:]
+            after = _half_sum(residual, row_variance, moved - centre, precision)
+            if after <= before + 1e-9 * (1.0 + before):
+                break
+            move *= 0.5
+        state = moved
+        effects = state[NUM_CONSTANTS:]
+        shrink = np.sum((precision * covariance)[:NUM_CONSTANTS, :NUM_CONSTANTS])
         learned = float(np.clip(NUM_CONSTANTS - shrink, 0.0, NUM_CONSTANTS))
         chi_square = float(
             np.sum(residual**2 / row_variance) * scale + np.sum(effects**2 / effect_variance)
@@ -150,7 +143,7 @@ def fit_rows(
         scale = rescaled
     return MapFit(
         posterior=Posterior(
-            mean=np.concatenate([internal, effects]),
+            mean=state,
             covariance=covariance,
             num_configurations=num_configurations,
             noise=noise,
@@ -160,7 +153,21 @@ def fit_rows(
         ),
         residual=residual,
         fitted_variance=np.einsum("ij,ij->i", jacobian @ covariance, jacobian),
-        marginal_residual=marginal,
+        marginal_residual=log_speedup - fitted,
         learned=learned,
         chi_square=chi_square,
     )
+
+
+def _model(rows: Rows, state: Array) -> tuple[Array, Array, Array]:
+    """Fitted ln S of the constants alone, its gradient on the internal scale, and its elasticity."""
+    constants = to_natural(state[:NUM_CONSTANTS])
+    fitted, gradient, decode, _ = log_speedup_gradient(
+        constants, rows.terms, rows.accept_length, rows.baseline_deficit, rows.measured_share
+    )
+    return fitted, gradient * slope(constants), decode
+
+
+def _half_sum(residual: Array, row_variance: Array, away: Array, precision: Array) -> float:
+    """Half of what the fit minimises, its variances held."""
+    return 0.5 * float(np.sum(residual**2 / row_variance) + away @ precision @ away)
