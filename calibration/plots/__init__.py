@@ -2,5 +2,13 @@
 
 from calibration.plots.figure_file import figure_format, save_figure
 from calibration.plots.fit_plot import fit_figure, plot_fit
+from calibration.plots.prediction_plot import plot_prediction, prediction_figure
 
-__all__ = ["figure_format", "fit_figure", "plot_fit", "save_figure"]
+__all__ = [
+    "figure_format",
+    "fit_figure",
+    "plot_fit",
+    "plot_prediction",
+    "prediction_figure",
+    "save_figure",
+]

@@ -22,7 +22,9 @@ QUANTITY_LABELS: Final = {
 }
 """Axis labels of the quantities of a configuration, in the order in which they are preferred."""
 
-_NOTATION_LABEL = "depth-topk-draft tokens"
+NOTATION_LABEL: Final = "depth-topk-draft tokens"
+"""What `notation` is in."""
+
 _SPREAD = 0.28
 _MOST_GROUPS = 8
 
@@ -138,7 +140,7 @@ def point_axis(configurations: Sequence[Configuration], configuration: Index) ->
         order = sorted(range(len(configurations)), key=lambda index: _order(configurations[index]))
         rank = np.argsort(np.array(order))
         return PointAxis(
-            label=_NOTATION_LABEL,
+            label=NOTATION_LABEL,
             position=_side_by_side(rank[configuration].astype(np.float64)),
             ticks=tuple(float(place) for place in range(len(order))),
             tick_labels=tuple(notation(configurations[index]) for index in order),
@@ -180,7 +182,7 @@ def point_groups(configurations: Sequence[Configuration], configuration: Index) 
         order = sorted(range(len(configurations)), key=lambda index: _order(configurations[index]))
         rank = np.argsort(np.array(order))
         return PointGroups(
-            title=_NOTATION_LABEL,
+            title=NOTATION_LABEL,
             names=tuple(notation(configurations[index]) for index in order),
             colours=CATEGORIES[: len(order)],
             group=rank[configuration],

@@ -25,7 +25,7 @@ INK, QUIET = "#222222", "#767676"
 CATEGORIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 """Colours of unordered things, safe for colour blindness (Okabe and Ito)."""
 
-_ORDERED_ENDS = (0.0, 0.86)
+_ORDERED_ENDS = (0.0, 0.78)
 _CHARACTERS_PER_LINE = 50
 _LINE_MM = 3.7
 
