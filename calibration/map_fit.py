@@ -17,6 +17,7 @@ _MAX_ITERATIONS = 200
 _MAX_MOVE = 1.5
 _MAX_HALVINGS = 20
 _TOLERANCE = 1e-5
+_ROUNDING = 1e-9
 
 
 @final
@@ -125,7 +126,7 @@ def fit_rows(
             fitted, gradient, decode = _model(rows, moved)
             residual = log_speedup - fitted - design @ moved[NUM_CONSTANTS:]
             after = _half_sum(residual, row_variance, moved - centre, precision)
-            if after <= before + 1e-9 * (1.0 + before):
+            if after <= before + _ROUNDING * (1.0 + before):
                 break
             move *= 0.5
         state = moved
