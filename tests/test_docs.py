@@ -243,18 +243,17 @@ def page(name: str) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def commands() -> dict[str, click.Command]:
-    """Subcommands by name."""
+def commands() -> list[str]:
+    """Names of the subcommands."""
     group = importlib.import_module("calibration.cli").main
-    context = click.Context(group)
-    return {name: group.get_command(context, name) for name in group.list_commands(context)}
+    return sorted(group.list_commands(click.Context(group)))
 
 
 @requires_command_line
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_names_every_command(name: str) -> None:
     text = page(name)
-    assert [each for each in sorted(commands()) if f"specmodel {each}" not in text] == []
+    assert [each for each in commands() if f"specmodel {each}" not in text] == []
 
 
 @requires_command_line
@@ -266,7 +265,9 @@ def test_a_page_names_no_command_that_does_not_exist(name: str) -> None:
 
 @requires_command_line
 def test_every_command_has_help() -> None:
-    assert [name for name, command in commands().items() if not command.help] == []
+    group = importlib.import_module("calibration.cli").main
+    loaded = {name: group.get_command(click.Context(group), name) for name in commands()}
+    assert [name for name, command in loaded.items() if not command.help] == []
 
 
 @pytest.mark.parametrize("name", PAGES)
