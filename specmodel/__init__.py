@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from specmodel.prediction import predict as predict
     from specmodel.prior import Prior as Prior
     from specmodel.prior import load_prior as load_prior
+    from specmodel.sensitivity import sensitivities as sensitivities
     from specmodel.speedup import accept_length_for_speedup as accept_length_for_speedup
     from specmodel.speedup import elasticities as elasticities
     from specmodel.speedup import round_cost_from_throughput as round_cost_from_throughput
@@ -56,6 +57,7 @@ _HOME = {
     "round_cost_from_throughput": "speedup",
     "round_terms": "cost",
     "save_calibration": "calibration_file",
+    "sensitivities": "sensitivity",
 }
 
 __all__ = [
@@ -84,6 +86,7 @@ __all__ = [
     "round_cost_from_throughput",
     "round_terms",
     "save_calibration",
+    "sensitivities",
 ]
 
 
