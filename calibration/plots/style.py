@@ -27,6 +27,7 @@ CATEGORIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", 
 
 _ORDERED_ENDS = (0.0, 0.78)
 _CHARACTERS_PER_LINE = 50
+_HANDLE_LETTERS = 7
 _LINE_MM = 3.7
 
 _STYLE = {
@@ -139,12 +140,13 @@ def legend_below(
 
 
 def legend_above(axes: Axes, handles: Sequence[Artist]) -> None:
-    """Legend of one row between the title and a panel, where it covers nothing."""
+    """Legend between the title and a panel, where it covers nothing."""
+    letters = sum(len(str(handle.get_label())) + _HANDLE_LETTERS for handle in handles)
     axes.legend(
         handles=list(handles),
         loc="lower left",
         bbox_to_anchor=(0.0, 1.0),
         borderaxespad=0.1,
         borderpad=0.2,
-        ncols=len(handles),
+        ncols=len(handles) if letters <= _CHARACTERS_PER_LINE else -(-len(handles) // 2),
     )

@@ -438,11 +438,19 @@ class TestPredictionFigure:
 
 class TestLook:
     @pytest.fixture
-    def figures(self, reference: tuple[Calibration, SystemRows]) -> list[Figure]:
+    def figures(self, reference: tuple[Calibration, SystemRows], tmp_path: Path) -> list[Figure]:
         kimi = fitted(packaged_table("rtx6kpro-kimi-k26-dcp4").path)
+        bench = tmp_path / "bench.csv"
+        bench.write_text(
+            "accept_length,throughput,baseline,num_steps,topk,num_draft_tokens\n"
+            "2.1,182,90,3,1,4\n2.2,170,90,5,1,6\n2.4,165,90,5,4,8\n"
+        )
         one = [asked(2.75, 5, batch_size=1)]
         ten = [asked(1.7, depth, batch_size=1) for depth in range(1, 11)]
-        return [fit_figure(*kimi), drawn(reference[0], one), drawn(reference[0], ten)]
+        few = fit_figure(*fitted(bench))
+        bench.write_text(bench.read_text().replace(",1,", ",2,"))
+        trees = fit_figure(*fitted(bench))
+        return [fit_figure(*kimi), few, trees, drawn(reference[0], one), drawn(reference[0], ten)]
 
     def test_text_is_readable_in_one_column(self, figures: list[Figure]) -> None:
         for figure in figures:
@@ -462,6 +470,7 @@ class TestLook:
             boxes = [legend.get_window_extent() for legend in legends if legend]
             assert boxes
             for box in boxes:
+                assert box.x1 <= figure.bbox.x1
                 # Frames may touch by the width of a line.
                 assert all(panel.y0 >= box.y1 - 1 or panel.y1 <= box.y0 + 1 for panel in panels)
 
