@@ -237,6 +237,19 @@ def test_new_runs_of_chains_and_of_trees_differ(
     assert abs(np.corrcoef(effect[:, 0], effect[:, 2])[0, 1]) < 0.1
 
 
+def test_one_error_of_the_batch_curve_moves_all_depths(
+    known_posterior: Callable[..., Posterior], make_rows: Callable[..., Rows]
+) -> None:
+    curve = BatchCurve.from_points([1, 8], [0, 0], [0.009, 0.014])
+    terms = round_terms(num_steps=[1, 3, 7], batch_size=8, curve=curve)
+    assert np.all(np.diff(terms.carried) > 0)
+    posterior = known_posterior(PURE, noise=SILENT)
+    draws = draw_rounds(posterior, make_rows(terms=terms), num_draws=20_000, rng=generator())
+    logs = np.log(draws.round_cost)
+    np.testing.assert_allclose(logs.std(axis=0), terms.carried, rtol=0.03)
+    np.testing.assert_allclose(np.corrcoef(logs.T), np.ones((3, 3)), atol=1e-9)
+
+
 def test_few_degrees_of_freedom_make_the_noise_of_draws_heavy_tailed(
     known_posterior: Callable[..., Posterior], make_rows: Callable[..., Rows]
 ) -> None:
