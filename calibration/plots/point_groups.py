@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from calibration.plots.style import CATEGORIES, ordered_colours
 from specmodel.configuration import Configuration
+from specmodel.units import KIBI
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -234,8 +235,8 @@ def _short(value: float | None) -> str:
     """Number on a tick: 16k for 16384."""
     if value is None:
         return "?"
-    if value >= 1024 and value % 1024 == 0:
-        return f"{value / 1024:g}k"
+    if value >= KIBI and value % KIBI == 0:
+        return f"{value / KIBI:g}k"
     return f"{value:g}"
 
 
