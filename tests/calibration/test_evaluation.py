@@ -1,0 +1,183 @@
+"""The numbers that the project promises on points it has not seen, and how they are made."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calibration import evaluate, read_points
+from calibration.evaluation import EvaluatedSystem, Evaluation, evaluated_systems
+from calibration.evaluation_data import systems_to_evaluate
+from calibration.packaged import packaged_table
+from calibration.splits import (
+    ConfigurationSplit,
+    FewRowsSplit,
+    LoadSplit,
+    RowSplit,
+    WorkloadSplit,
+)
+from calibration.system_rows import numbers, texts
+from specmodel.errors import FitError, ParameterError, UnknownKeyError
+
+SOUND_TARGETS = 7
+
+
+@cache
+def specbundle() -> tuple[list[EvaluatedSystem], tuple[str, ...]]:
+    return systems_to_evaluate([], ["specbundle-*"])
+
+
+@cache
+def evaluation_of_specbundle() -> Evaluation:
+    return evaluate(specbundle()[0], splits=["workload", "config", "few"])
+
+
+@cache
+def system(name: str) -> EvaluatedSystem:
+    return systems_to_evaluate([], [name])[0][0]
+
+
+def test_llama4_scout_is_detected_as_unsound_and_left_out() -> None:
+    found, set_aside = specbundle()
+    assert len(found) == SOUND_TARGETS
+    assert not any("scout" in one.name for one in found)
+    assert len(set_aside) == 1
+    assert "Scout" in set_aside[0]
+
+
+@pytest.mark.parametrize(
+    ("split", "line"),
+    [
+        ("workload", 0.032),
+        ("config", 0.028),
+        ("0 rows", 0.060),
+        ("1 row", 0.052),
+        ("2 rows", 0.044),
+        ("5 rows", 0.035),
+    ],
+)
+def test_mean_error_of_the_speedup_passes_the_line(split: str, line: float) -> None:
+    overall = {one.split: one for one in evaluation_of_specbundle().overall}[split]
+    assert overall.num_systems == SOUND_TARGETS
+    assert overall.mape <= line
+    assert overall.mape < overall.textbook_mape
+    assert not overall.constant_mape <= overall.mape  # also when there is none
+
+
+@pytest.mark.parametrize("split", ["workload", "config", "1 row", "2 rows", "5 rows"])
+def test_ninety_per_cent_intervals_cover_ninety_per_cent(split: str) -> None:
+    overall = {one.split: one for one in evaluation_of_specbundle().overall}[split]
+    assert 0.87 <= overall.coverage <= 0.93
+    assert overall.coverage_low <= 0.90 <= overall.coverage_high
+
+
+def test_intervals_of_the_prior_alone_do_not_fall_short() -> None:
+    """With no row they cover about 95 %: few systems make a wide prior."""
+    overall = {one.split: one for one in evaluation_of_specbundle().overall}["0 rows"]
+    assert 0.87 <= overall.coverage <= 0.97
+
+
+@pytest.mark.parametrize("split", ["workload", "config"])
+def test_choosing_by_prediction_costs_less_than_one_per_cent(split: str) -> None:
+    overall = {one.split: one for one in evaluation_of_specbundle().overall}[split]
+    assert overall.regret <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("trtllm-dsr1-b200-mtp", 0.017),
+        ("vllm-20780-eagle1", 0.006),
+        ("vllm-20780-eagle3", 0.020),
+    ],
+)
+def test_depth_sweeps_are_predicted_and_decided(name: str, line: float) -> None:
+    found = {one.split: one for one in evaluate([system(name)], splits=["row", "fitted"]).scores}
+    assert found["row"].mape <= line
+    assert found["fitted"].regret <= 0.01
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("rtx6kpro-kimi-k26-dcp1", "rtx6kpro-kimi-k26-dcp4", "rtx6kpro-kimi-k26-dcp8"),
+        *("rtx6kpro-glm51-dcp1", "rtx6kpro-glm51-dcp2", "rtx6kpro-glm51-dcp8"),
+    ],
+)
+def test_other_batches_and_contexts_are_read_off_the_baseline(name: str) -> None:
+    found = {one.split: one for one in evaluate([system(name)], splits=["load"]).scores}
+    assert found["load, measured"].median <= 0.10
+    assert found["load, measured"].coverage >= 0.85
+    assert found["load, elsewhere"].coverage >= 0.70
+
+
+def test_a_round_cost_that_rises_with_context_is_expressed() -> None:
+    """Kimi-K2.6 on PCIe, batch 1: from batch <= 8 at context 0, the rise to 128k tokens."""
+    rows = system("rtx6kpro-kimi-k26-dcp4").rows
+    batch, context = numbers(rows.frame, "batch_size"), numbers(rows.frame, "context_tokens")
+    growth = rows.rows.terms.kv_growth
+    at_one = np.flatnonzero(batch == 1)
+    order = at_one[np.argsort(context[at_one])]
+    assert np.all(np.diff(growth[order]) > 0)
+
+
+def test_the_step_at_32_verified_rows_is_expressed() -> None:
+    """GLM-5.1: the baseline steps between 16 and 32 rows, so verification does from batch 4 to 8."""
+    rows = system("rtx6kpro-glm51-dcp8").rows
+    batch, context = numbers(rows.frame, "batch_size"), numbers(rows.frame, "context_tokens")
+    growth = {
+        float(b): float(g)
+        for b, c, g in zip(batch, context, rows.rows.terms.verify_growth, strict=True)
+        if c == 0
+    }
+    assert growth[8.0] > 1.4 * growth[4.0]
+
+
+def test_splits_never_show_the_rows_they_ask_for() -> None:
+    rows = system("specbundle-qwen3-235b-a22b").rows
+    for split in (WorkloadSplit(), ConfigurationSplit(), RowSplit(), FewRowsSplit(5, 3, 1)):
+        for seen, tested in split.parts(rows):
+            assert not np.any(seen & tested)
+            assert tested.any()
+    for seen, tested in WorkloadSplit().parts(rows):
+        workloads = np.array(texts(rows.frame, "workload"))
+        assert not set(workloads[seen]) & set(workloads[tested])
+
+
+def test_the_load_split_needs_a_batch_curve() -> None:
+    assert not list(LoadSplit(measured=True).parts(system("specbundle-kimi-k2").rows))
+
+
+def test_a_perfect_model_has_no_error(tmp_path: Path) -> None:
+    """Points made from one round cost: the constant baseline is exact, and so is a fit."""
+    header = "workload,num_steps,accept_length,throughput,baseline,engine\n"
+    lines = [
+        f"w{index},3,{accept},{100 * accept / 1.5:.6f},100,sglang\n"
+        for index, accept in enumerate((1.8, 2.2, 2.6, 3.0))
+    ]
+    path = tmp_path / "points.csv"
+    path.write_text(header + "".join(lines))
+    found, _ = evaluated_systems(read_points(path))
+    score = evaluate(found, splits=["row"]).scores[0]
+    assert score.constant_mape == pytest.approx(0.0, abs=1e-8)
+    assert score.mape < 0.02
+
+
+def test_the_same_seed_gives_the_same_numbers() -> None:
+    few = [
+        evaluate([system("vllm-20780-eagle3")], splits=["few"], draws=3, seed=5) for _ in range(2)
+    ]
+    assert repr(few[0].scores) == repr(few[1].scores)
+
+
+def test_an_unknown_split_or_table_is_named() -> None:
+    with pytest.raises(ParameterError, match="split must be one of"):
+        evaluate([system("vllm-20780-eagle3")], splits=["rows"])
+    with pytest.raises(UnknownKeyError, match="vllm-20780-eagle3"):
+        systems_to_evaluate([], ["vllm-20780-eagle33"])
+
+
+def test_points_without_a_sound_system_are_refused() -> None:
+    with pytest.raises(FitError, match="Scout"):
+        evaluate(read_points(packaged_table("specbundle-llama4-scout").path))

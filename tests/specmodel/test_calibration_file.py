@@ -1,0 +1,134 @@
+"""The calibration file: what is written is read back; what is not whole is refused in one line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calibration import fit
+from calibration.packaged import packaged_table
+from specmodel import AcceptLength, Calibration, Question, predict
+from specmodel.atomic_file import OutputError
+from specmodel.errors import FormatError
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Calibration:
+    return fit(packaged_table("rtx6kpro-kimi-k26-dcp4").path)
+
+
+@pytest.fixture
+def path(fitted: Calibration, tmp_path: Path) -> Path:
+    file = tmp_path / "calibration.json"
+    fitted.save(file)
+    return file
+
+
+def test_a_file_predicts_what_its_calibration_predicts(fitted: Calibration, path: Path) -> None:
+    read = Calibration.load(path)
+    questions = [
+        Question(accept_length=AcceptLength.exact(2.4), configuration=configuration)
+        for configuration in fitted.configurations
+    ]
+    for before, after in zip(predict(fitted, questions), predict(read, questions), strict=True):
+        assert after.speedup.median == pytest.approx(before.speedup.median, rel=1e-8)
+        assert after.speedup.high == pytest.approx(before.speedup.high, rel=1e-7)
+        assert after.round_cost.low == pytest.approx(before.round_cost.low, rel=1e-7)
+
+
+def test_every_constant_and_record_survives(fitted: Calibration, path: Path) -> None:
+    read = Calibration.load(path)
+    assert read.configurations == fitted.configurations
+    assert read.runs == fitted.runs
+    assert read.observations == fitted.observations
+    assert read.notes == fitted.notes
+    np.testing.assert_allclose(
+        read.posterior.covariance, fitted.posterior.covariance, rtol=1e-8, atol=1e-14
+    )
+    assert [one.name for one in read.constants] == [one.name for one in fitted.constants]
+
+
+def test_the_file_is_strict_json_without_nan(path: Path) -> None:
+    def refuse(token: str) -> None:
+        raise AssertionError(token)
+
+    assert json.loads(path.read_text(), parse_constant=refuse)["schema_version"] == 1
+
+
+def edited(path: Path, change: dict[str, Any]) -> Path:
+    """The file with some keys changed by hand."""
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, **change}))
+    return path
+
+
+def refusal(path: Path) -> str:
+    """The one line with which a file is refused."""
+    with pytest.raises(FormatError) as caught:
+        Calibration.load(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert path.name in message
+    return message
+
+
+def test_a_newer_schema_is_refused_with_its_version(path: Path) -> None:
+    assert "schema_version 7 is newer" in refusal(edited(path, {"schema_version": 7}))
+
+
+@pytest.mark.parametrize("version", [0, -1, "1", None, 1.5, True])
+def test_a_schema_version_that_is_no_whole_number_is_refused(path: Path, version: object) -> None:
+    assert "schema_version must be a whole number" in refusal(
+        edited(path, {"schema_version": version})
+    )
+
+
+def test_an_edited_file_is_refused(path: Path) -> None:
+    assert "edited by hand" in refusal(edited(path, {"noise_scale": 0.01}))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
+def test_a_truncated_file_is_refused(path: Path, share: float) -> None:
+    text = path.read_text()
+    path.write_text(text[: int(share * len(text))])
+    assert "truncated" in refusal(path)
+
+
+@pytest.mark.parametrize("content", ["[]", "3", '"text"', "{}", "null"])
+def test_other_json_is_refused(path: Path, content: str) -> None:
+    path.write_text(content)
+    assert "not a calibration" in refusal(path)
+
+
+def test_binary_content_and_a_missing_file_are_refused(tmp_path: Path) -> None:
+    binary = tmp_path / "binary.json"
+    binary.write_bytes(b"\xff\xfe\x00\x81")
+    assert "not text" in refusal(binary)
+    assert "no such file" in refusal(tmp_path / "missing.json")
+    assert "cannot be read" in refusal(tmp_path)
+
+
+def test_an_unwritable_place_is_named_and_nothing_is_left(
+    fitted: Calibration, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="cannot be written"):
+        fitted.save(tmp_path / "file" / "calibration.json")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_an_interrupted_write_leaves_the_old_file_whole(
+    fitted: Calibration, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = path.read_bytes()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fitted.save(path)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
