@@ -1,12 +1,11 @@
-"""From what a user gives to questions: depths, defaults of the calibration, accept lengths."""
+"""From what a user gives to questions: depths, load and workload, completed from the calibration."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import final
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from specmodel.calibrated import Calibration
 from specmodel.configuration import Configuration
-from specmodel.errors import SpecModelError
+from specmodel.errors import SpecModelError, UnknownKeyError
 
 
 class UsageError(SpecModelError):
@@ -20,22 +19,17 @@ class UsageError(SpecModelError):
         Why it cannot be guessed.
     """
 
+    exit_code = 2
+
     def __init__(self, option: str, reason: str) -> None:
         self.option, self.reason = option, reason
         super().__init__(f"{reason}; give {option}")
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedConfiguration:
+class AskedConfiguration(NamedTuple):
     """Parts of a configuration that the user gave; None for those to take from the calibration.
 
-    Parameters
-    ----------
-    num_steps : tuple of int or None
-        Depths to answer for.
-    topk, num_draft_tokens, batch_size, context_tokens : float or None
-        As in `Configuration`.
+    Depths are a tuple, because one command may ask for several.
     """
 
     num_steps: tuple[int, ...] | None = None
@@ -51,26 +45,6 @@ _OPTIONS = {
     "batch_size": "--batch-size",
     "context_tokens": "--context-tokens",
 }
-
-
-def _single(calibration: Calibration, name: str) -> float | None:
-    """The calibration's only value of a quantity; None where it states none.
-
-    Raises
-    ------
-    UsageError
-        If the calibration holds several.
-    """
-    values = {getattr(one, name) for one in calibration.configurations}
-    if len(values) > 1:
-        known = ", ".join(
-            "not stated" if value is None else f"{value:g}"
-            for value in sorted(values, key=lambda value: -1.0 if value is None else value)
-        )
-        raise UsageError(
-            _OPTIONS[name], f"the calibration holds several values of {name} ({known})"
-        )
-    return values.pop() if values else None
 
 
 def configurations(
@@ -92,7 +66,8 @@ def configurations(
     Returns
     -------
     list of Configuration
-        One per depth.
+        One per depth. A calibration that does not state its depth is answered at that depth, which
+        stays None.
 
     Raises
     ------
@@ -106,29 +81,139 @@ def configurations(
     depths: Sequence[float | None]
     if asked.num_steps is not None:
         depths = asked.num_steps
-    elif list_depth is not None:
+    elif list_depth is not None and not depth_unknown(calibration):
         depths = (list_depth,)
-    else:
+    elif calibration.configurations:
         depths = (_single(calibration, "num_steps"),)
-    topk = asked.topk
-    if topk is None:
-        topk = _only_chain_or_single(calibration)
-    batch = asked.batch_size
-    if batch is None:
-        batch = _single(calibration, "batch_size")
-    context = asked.context_tokens
-    if context is None:
-        context = _single(calibration, "context_tokens")
+    else:
+        raise UsageError("--depth", "the packaged prior has no calibrated depth")
+    topk = asked.topk if asked.topk is not None else _only_chain_or_single(calibration)
+    load = {
+        name: given if given is not None else _single(calibration, name)
+        for name, given in (
+            ("batch_size", asked.batch_size),
+            ("context_tokens", asked.context_tokens),
+        )
+    }
     return [
         Configuration(
             num_steps=None if depth is None else float(depth),
             topk=topk,
             num_draft_tokens=_draft_tokens(calibration, asked, depth, topk),
-            batch_size=batch,
-            context_tokens=context,
+            **load,
         )
         for depth in depths
     ]
+
+
+def depth_unknown(calibration: Calibration) -> bool:
+    """Whether the calibration has points and none of them states its depth."""
+    depths = {one.num_steps for one in calibration.configurations}
+    return depths == {None}
+
+
+def calibrated_depth(calibration: Calibration) -> int | None:
+    """The one depth at which the points were measured; None where there are several or none."""
+    depths = {one.num_steps for one in calibration.configurations}
+    depth = depths.pop() if len(depths) == 1 else None
+    return None if depth is None else int(depth)
+
+
+def workload_of(
+    calibration: Calibration,
+    configuration: Configuration,
+    *,
+    workload: str | None = None,
+    baseline_tokens_per_s: float | None = None,
+) -> str | None:
+    """Workload to answer for: the given one, or the only one measured at this load.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        What is calibrated.
+    configuration : Configuration
+        Its batch and context are the load.
+    workload : str, optional
+        What was given.
+    baseline_tokens_per_s : float, optional
+        A baseline that was given; a workload that is not calibrated needs one, [tokens/s].
+
+    Returns
+    -------
+    str or None
+        None for a workload that the points do not hold.
+
+    Raises
+    ------
+    UnknownKeyError
+        If the given workload is not in the calibration and no baseline of it was given.
+    """
+    entries = calibration.baselines.entries
+    if workload is not None:
+        known = _distinct(entry.workload for entry in entries)
+        if workload not in known and baseline_tokens_per_s is None:
+            raise UnknownKeyError("workload", workload, [name for name in known if name])
+        return workload
+    batch, context = configuration.batch_size, configuration.context_tokens
+    here = _distinct(
+        entry.workload
+        for entry in entries
+        if _same(entry.batch_size, batch) and _same(entry.context_tokens, context)
+    )
+    return here[0] if len(here) == 1 else None
+
+
+def longest_accept_length(configuration: Configuration) -> float | None:
+    """Most tokens that a round of a configuration can emit; None where that is not known.
+
+    Parameters
+    ----------
+    configuration : Configuration
+        Depth, branching and verified tokens.
+
+    Returns
+    -------
+    float or None
+        ``num_steps + 1``, or the verified tokens where they are fewer, or where one draft step
+        proposes a whole block, [tokens].
+
+    Examples
+    --------
+    >>> longest_accept_length(Configuration(num_steps=5))
+    6.0
+    >>> longest_accept_length(Configuration(num_steps=1, num_draft_tokens=8))
+    8.0
+    """
+    num_steps, tokens = configuration.num_steps, configuration.num_draft_tokens
+    if num_steps is None or tokens is None:
+        return tokens
+    block = num_steps == 1 and configuration.topk == 1 and tokens > 2
+    return tokens if block else min(num_steps + 1.0, tokens)
+
+
+def _distinct(names: Iterable[str]) -> list[str]:
+    """Names in their order, each once."""
+    return list(dict.fromkeys(names))
+
+
+def _same(measured: float, asked: float | None) -> bool:
+    """Whether a load is the one asked for; NaN is one that is not stated."""
+    return measured != measured if asked is None else measured == asked  # noqa: PLR0124 - NaN
+
+
+def _single(calibration: Calibration, name: str) -> float | None:
+    """The calibration's only value of a quantity; None where it states none."""
+    values = {getattr(one, name) for one in calibration.configurations}
+    if len(values) > 1:
+        known = ", ".join(
+            "not stated" if value is None else f"{value:g}"
+            for value in sorted(values, key=lambda value: -1.0 if value is None else value)
+        )
+        raise UsageError(
+            _OPTIONS[name], f"the calibration holds several values of {name} ({known})"
+        )
+    return values.pop() if values else None
 
 
 def _only_chain_or_single(calibration: Calibration) -> float:

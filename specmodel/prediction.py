@@ -79,12 +79,15 @@ class Question:
         Workload of the calibration whose baseline and run to use; None for another one.
     baseline_tokens_per_s : float or None
         Throughput without speculation; None: that of the calibration, where it is known, [tokens/s].
+    non_decode_share : float or None
+        Where it was measured, by time to first token and output length; None: modelled, [-].
     """
 
     accept_length: AcceptLength
     configuration: Configuration
     workload: str | None = None
     baseline_tokens_per_s: float | None = None
+    non_decode_share: float | None = None
 
 
 @final
@@ -170,7 +173,12 @@ def question_rows(calibration: Calibration, questions: list[Question]) -> Rows:
         ),
         accept_length=np.array([one.accept_length.estimate.median for one in questions]),
         baseline_deficit=deficit,
-        measured_share=np.full(len(questions), np.nan),
+        measured_share=np.array(
+            [
+                np.nan if question.non_decode_share is None else question.non_decode_share
+                for question in questions
+            ]
+        ),
         configuration=np.array(
             [calibration.configuration_index(one) for one in configurations], dtype=np.intp
         ),

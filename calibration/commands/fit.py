@@ -1,0 +1,69 @@
+"""`specmodel fit`: constants of one system from its benchmark points."""
+
+import json
+from pathlib import Path
+
+import click
+
+from calibration.questions import UsageError
+
+
+@click.command()
+@click.argument("bench", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--system", metavar="TEXT", help="Part of the label of the system to fit.")
+@click.option("--data", "name", metavar="NAME", help="Fit a packaged table; see `specmodel data`.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("calibration.json"),
+    show_default=True,
+    help="Calibration file to write.",
+)
+@click.option("--force", is_flag=True, help="Fit although the baselines are unsound.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw predicted against measured.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+def command(
+    *,
+    bench: tuple[Path, ...],
+    system: str | None,
+    name: str | None,
+    output: Path,
+    force: bool,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    r"""Fit the constants of one system from benchmark points, and write calibration.json.
+
+    BENCH is one file or several of one system: a table with accept_length, throughput and baseline.
+
+    \b
+    specmodel fit bench.csv
+    specmodel fit --data specbundle-llama31-8b -o llama.json --plot llama.png
+    """
+    if bench and name:
+        raise UsageError("one of them", "BENCH and --data both name points")
+    if not bench and not name:
+        raise UsageError("a file or --data NAME", "nothing to fit")
+    from calibration.fit_summary import fit_summary  # noqa: PLC0415 - pandas loads on demand
+    from calibration.packaged import packaged_table  # noqa: PLC0415 - as above
+    from calibration.report.layout import wrapped  # noqa: PLC0415 - as above
+
+    table = packaged_table(name) if name else None
+    summary = fit_summary(bench, system=system, force=force, table=table)
+    summary.calibration.save(output)
+    if as_json:
+        from calibration.report.fit_json import fit_json  # noqa: PLC0415 - as above
+
+        click.echo(json.dumps(fit_json(summary, str(output)), indent=1, allow_nan=False))
+    else:
+        from calibration.report.fit_text import fit_text  # noqa: PLC0415 - as above
+
+        click.echo(fit_text(summary, str(output)))
+    for note in summary.notes:
+        click.echo(wrapped(note.message, first="Warning: ", indent=9), err=True)
+    if plot is not None:
+        from calibration.plots import plot_fit  # noqa: PLC0415 - matplotlib is slow to load
+
+        plot_fit(summary.calibration, summary.rows, plot)
+        click.echo(f"Drawn: {plot}", err=True)

@@ -1,0 +1,199 @@
+"""`specmodel predict`: speed-up and tokens/s at an accept length, with an interval."""
+
+import json
+from pathlib import Path
+
+import click
+
+from calibration.accept_lengths import AskedAcceptLength
+from calibration.answer import Asked, answer, note_lines
+from calibration.commands.option_values import accuracies, depths
+from calibration.questions import AskedConfiguration, UsageError
+from calibration.report.layout import wrapped
+from specmodel.calibrated import Calibration
+
+DEFAULT_CALIBRATION = "calibration.json"
+PACKAGED_PRIOR = "packaged prior"
+
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+
+
+@click.command()
+@click.option("--accept", type=float, help="Accept length, bonus token included.")
+@click.option(
+    "--full", metavar="A,A,...", callback=accuracies, help="Full (joint) accuracies, depth 1 first."
+)
+@click.option(
+    "--conditional",
+    metavar="A,A,...",
+    callback=accuracies,
+    help="Conditional accuracies, depth 1 first.",
+)
+@click.option("--log", type=click.Path(path_type=Path), help="Training log (not read yet).")
+@click.option(
+    "--accuracy-from",
+    type=click.Choice(["served", "training"]),
+    default="served",
+    show_default=True,
+    help="Where the acceptance was measured; training is transferred to serving.",
+)
+@click.option(
+    "--depth",
+    metavar="N | N:M",
+    callback=depths,
+    help="Draft depth (num_steps), or a range of depths.",
+)
+@click.option(
+    "--accept-depth",
+    type=click.IntRange(min=1, max=128),
+    help="Depth at which --accept was measured; it is carried to --depth.",
+)
+@click.option("--topk", type=click.IntRange(min=1), help="Branching of the draft tree; 1 = chain.")
+@click.option(
+    "--num-draft-tokens", type=click.IntRange(min=1), help="Verified tokens, root included."
+)
+@click.option("--batch-size", type=click.FloatRange(min=1), help="Running requests.")
+@click.option("--context-tokens", type=click.FloatRange(min=0), help="Context length.")
+@click.option("--workload", help="Workload of the calibration, for its baseline.")
+@click.option("--baseline", type=_POSITIVE, help="Tokens/s without speculation at this load.")
+@click.option("--target-speedup", type=_POSITIVE, help="Say the accept length that this needs.")
+@click.option("--claim", type=float, help="Say what an accept length at --depth would need.")
+@click.option(
+    "--calibration",
+    type=click.Path(path_type=Path),
+    help=f"Written by `specmodel fit`.  [default: ./{DEFAULT_CALIBRATION}, else the packaged prior]",
+)
+@click.option(
+    "--points", type=click.Path(path_type=Path), help="Predict every row of a points file, as CSV."
+)
+@click.option(
+    "--plot", type=click.Path(path_type=Path), help="Draw tokens/s against accept length."
+)
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+def command(  # noqa: PLR0917 - click passes by name
+    accept: float | None,
+    full: tuple[float, ...] | None,
+    conditional: tuple[float, ...] | None,
+    log: Path | None,
+    accuracy_from: str,
+    depth: tuple[int, ...] | None,
+    accept_depth: int | None,
+    topk: int | None,
+    num_draft_tokens: int | None,
+    batch_size: float | None,
+    context_tokens: float | None,
+    workload: str | None,
+    baseline: float | None,
+    target_speedup: float | None,
+    claim: float | None,
+    calibration: Path | None,
+    points: Path | None,
+    plot: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    r"""Predict speed-up and tokens/s, with the probability of beating no speculation.
+
+    Acceptance comes from one of --accept, --full and --conditional. What is not given is the
+    calibrated configuration where there is a single one.
+
+    \b
+    specmodel predict --accept 2.75
+    specmodel predict --full .742,.47,.29,.15,.097 --depth 1:10
+    specmodel predict --accept 2.75 --accept-depth 5 --depth 10
+    specmodel predict --target-speedup 1.3
+    """
+    given = [
+        name
+        for name, value in (
+            ("--accept", accept),
+            ("--full", full),
+            ("--conditional", conditional),
+            ("--log", log),
+            ("--points", points),
+        )
+        if value is not None
+    ]
+    if len(given) > 1:
+        raise UsageError("one of them", f"{' and '.join(given)} say the same thing twice")
+    if log is not None:
+        raise UsageError(
+            "the accuracies with --full or --conditional", "training logs are not read yet"
+        )
+    if accept_depth is not None and accept is None:
+        raise UsageError("--accept", "--accept-depth says where an accept length was measured")
+    if plot is not None and not given:
+        raise UsageError("--accept, --full or --conditional", "--plot draws predictions")
+    known, source = _calibration(calibration)
+    if points is not None:
+        _predict_points(known, points, source=source, as_json=as_json)
+        return
+    found = answer(
+        known,
+        Asked(
+            accept=AskedAcceptLength(
+                accept_length=accept,
+                full_accuracy=full,
+                conditional_accuracy=conditional,
+                accept_depth=accept_depth,
+                from_training=accuracy_from == "training",
+            )
+            if given
+            else None,
+            configuration=AskedConfiguration(
+                num_steps=depth,
+                topk=topk,
+                num_draft_tokens=num_draft_tokens,
+                batch_size=batch_size,
+                context_tokens=context_tokens,
+            ),
+            workload=workload,
+            baseline_tokens_per_s=baseline,
+            target_speedup=target_speedup,
+            claim=claim,
+        ),
+        source=source,
+    )
+    if as_json:
+        from calibration.report.prediction_json import prediction_json  # noqa: PLC0415 - on demand
+
+        click.echo(json.dumps(prediction_json(found), indent=1, allow_nan=False))
+    else:
+        from calibration.report.prediction_text import prediction_text  # noqa: PLC0415 - on demand
+
+        click.echo(prediction_text(found))
+    for message in note_lines(found):
+        click.echo(wrapped(message, first="Note: ", indent=6), err=True)
+    if plot is not None:
+        from calibration.plots import plot_prediction  # noqa: PLC0415 - matplotlib is slow to load
+
+        predictions = [one.prediction for one in found.depths]
+        plot_prediction(
+            known, [one.question for one in predictions], predictions, plot, best=found.best
+        )
+        click.echo(f"Drawn: {plot}", err=True)
+
+
+def _calibration(path: Path | None) -> tuple[Calibration, str]:
+    """The calibration to use, and where it comes from."""
+    if path is None and not Path(DEFAULT_CALIBRATION).exists():
+        return Calibration.from_prior(), PACKAGED_PRIOR
+    chosen = Path(DEFAULT_CALIBRATION) if path is None else path
+    return Calibration.load(chosen), str(chosen)
+
+
+def _predict_points(calibration: Calibration, path: Path, *, source: str, as_json: bool) -> None:
+    """Predict every row of a file."""
+    from calibration.points_prediction import predict_points  # noqa: PLC0415 - pandas on demand
+    from calibration.report.points_prediction import (  # noqa: PLC0415 - as above
+        points_prediction_csv,
+        points_prediction_json,
+    )
+
+    found = predict_points(calibration, path)
+    if as_json:
+        click.echo(json.dumps(points_prediction_json(found, source), indent=1, allow_nan=False))
+    else:
+        click.echo(points_prediction_csv(found), nl=False)
+    for note in found.notes:
+        click.echo(wrapped(note.message, first="Note: ", indent=6), err=True)

@@ -1,0 +1,94 @@
+"""Whether rounds cost more than on public systems, and what to look at when they do."""
+
+from typing import NamedTuple
+
+from specmodel.calibrated import Calibration, Observation
+from specmodel.configuration import Configuration
+from specmodel.posterior import Posterior
+from specmodel.prediction import AcceptLength, Estimate, Question, predict
+
+FEW_REQUESTS = 4.0
+"""Batch up to which a step is bound by reading weights, so that these causes apply. [-]"""
+
+FAR_ABOVE = 1.1
+"""Round cost over the upper end of public systems from which it is worth a diagnosis. [-]"""
+
+_LONG_CONTEXT = 4096.0
+
+
+class Diagnosis(NamedTuple):
+    """A round cost beyond what public systems show, and what to test, in this order."""
+
+    observation: Observation
+    public: Estimate
+    causes: tuple[str, ...]
+
+
+def diagnose(calibration: Calibration) -> Diagnosis | None:
+    """What is wrong where rounds are far more expensive than on public systems; None where not.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        Of some points.
+
+    Returns
+    -------
+    Diagnosis or None
+        For the configuration furthest above the central 90 % of public systems at its depth.
+
+    Notes
+    -----
+    The order of the causes is that of theory.md part E. Batches above `FEW_REQUESTS` are left out:
+    there a high cost may be the verification itself.
+    """
+    public = Calibration.from_prior(calibration.prior)
+    found: list[tuple[float, Observation, Estimate]] = []
+    for observation in calibration.observations:
+        batch = observation.configuration.batch_size
+        if batch is not None and batch > FEW_REQUESTS:
+            continue
+        expected = _public_cost(public, calibration, observation.configuration)
+        excess = observation.round_cost[1] / expected.high
+        if excess > FAR_ABOVE:
+            found.append((excess, observation, expected))
+    if not found:
+        return None
+    _, observation, expected = max(found, key=lambda one: one[0])
+    return Diagnosis(
+        observation=observation,
+        public=expected,
+        causes=_causes(calibration, observation.configuration),
+    )
+
+
+def _causes(calibration: Calibration, configuration: Configuration) -> tuple[str, ...]:
+    """What to test for a configuration, the likeliest first."""
+    causes = [
+        "the draft does not run in a CUDA graph",
+        "a draft sharded over GPUs: an all-reduce at every draft step",
+        "NCCL all-reduce on more than two PCIe GPUs (no peer-to-peer)",
+    ]
+    if calibration.num_experts != 0:
+        causes.append("MoE: verifying k + 1 tokens reads several times the experts")
+    if (configuration.context_tokens or 0.0) > _LONG_CONTEXT:
+        causes.append("the KV cache is read once per verified row, not per request")
+    if configuration.num_steps is None or (configuration.topk or 1.0) > 1.0:
+        causes.append("overhead of a draft tree (try topk 1)")
+    return (*causes, "a wrong baseline: other flags, load or scope than the run")
+
+
+def _public_cost(
+    public: Calibration, calibration: Calibration, configuration: Configuration
+) -> Estimate:
+    """Round cost of public systems at a configuration, experts as in the calibrated system."""
+    from dataclasses import replace  # noqa: PLC0415 - the only place
+
+    prior = replace(
+        public,
+        posterior=Posterior.from_prior(calibration.prior),
+        num_experts=calibration.num_experts,
+        experts_per_token=calibration.experts_per_token,
+    )
+    question = Question(accept_length=AcceptLength.exact(1.0), configuration=configuration)
+    return predict(prior, [question])[0].round_cost

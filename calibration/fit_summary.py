@@ -1,0 +1,143 @@
+"""Everything to report of a fit: what was read, what was learned, what is open, what comes next."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from calibration.diagnosis import Diagnosis, diagnose
+from calibration.fitting import fit, with_expert_counts
+from calibration.identifiability import Untold, constants_in_play, untold_constants
+from calibration.next_measurement import next_measurements
+from calibration.notes import Note
+from calibration.packaged import PackagedTable
+from calibration.points import read_points
+from calibration.questions import workload_of
+from calibration.residuals import Residuals, residuals
+from calibration.soundness import assess_soundness
+from calibration.system_rows import SystemRows, system_rows
+from calibration.systems import SystemPoints, select_system
+from calibration.table import Points
+from specmodel.calibrated import Calibration, Observation
+from specmodel.prediction import AcceptLength, Prediction, Question, predict
+from specmodel.prior import Prior, load_prior
+
+_SAID_OTHERWISE = ("two_systems",)  # a system was chosen
+_OF_PACKAGED_TABLES = ("unknown_column",)  # locators, which no reader needs
+
+
+class ConfigurationCost(NamedTuple):
+    """What one configuration costs: by the plain identity, and by the posterior."""
+
+    observation: Observation
+    posterior: Prediction
+
+
+class FitSummary(NamedTuple):
+    """A fit and what to say about it.
+
+    `num_read` counts the rows of the files, `num_other` those of other systems.
+    """
+
+    calibration: Calibration
+    points: Points
+    rows: SystemRows
+    num_read: int
+    num_other: int
+    costs: tuple[ConfigurationCost, ...]
+    residuals: Residuals
+    in_play: tuple[str, ...]
+    untold: tuple[Untold, ...]
+    next_measurements: tuple[str, ...]
+    diagnosis: Diagnosis | None
+    notes: tuple[Note, ...]
+
+
+def fit_summary(
+    paths: Sequence[Path],
+    *,
+    system: str | None = None,
+    force: bool = False,
+    table: PackagedTable | None = None,
+) -> FitSummary:
+    """Read files, fit one system, and put together what to report.
+
+    Parameters
+    ----------
+    paths : sequence of path
+        What was measured; not used where a packaged table is named.
+    system : str, optional
+        Part of the label of the system to fit.
+    force : bool
+        Fit although the baselines are unsound.
+    table : PackagedTable, optional
+        A packaged table to fit instead; the prior then leaves its target model out.
+
+    Returns
+    -------
+    FitSummary
+
+    Raises
+    ------
+    FormatError, IncompatiblePointsError, UnknownKeyError, FitError
+        As `calibration.fit`.
+    """
+    read = read_points(list(paths) if table is None else table.path)
+    chosen = select_system(read, system)
+    soundness = assess_soundness(chosen.points)
+    kept = chosen.points if force else chosen.points.where(soundness.kept)
+    usable = system_rows(with_expert_counts(kept.frame))
+    prior = None if table is None else _prior_without(chosen, usable)
+    calibration = fit(chosen.points, force=force, prior=prior)
+    return FitSummary(
+        calibration=calibration,
+        points=read,
+        rows=usable,
+        num_read=len(read) + len(read.dropped),
+        num_other=len(read) - len(chosen.points),
+        costs=_costs(calibration),
+        residuals=residuals(calibration, usable),
+        in_play=constants_in_play(calibration),
+        untold=untold_constants(calibration),
+        next_measurements=next_measurements(calibration),
+        diagnosis=diagnose(calibration),
+        notes=_notes(read, calibration, packaged=table is not None),
+    )
+
+
+def _prior_without(chosen: SystemPoints, usable: SystemRows) -> Prior:
+    """The packaged prior for this system, without what it learned from it."""
+    first = chosen.points.frame.iloc[0]
+    return load_prior(
+        experts_known=usable.experts_known,
+        engine=str(first["engine"]),
+        without_target=str(first["target_model"]),
+    )
+
+
+def _costs(calibration: Calibration) -> tuple[ConfigurationCost, ...]:
+    """What each measured configuration costs."""
+    questions = [
+        Question(
+            accept_length=AcceptLength.exact(one.accept_length_at),
+            configuration=one.configuration,
+            workload=workload_of(calibration, one.configuration),
+        )
+        for one in calibration.observations
+    ]
+    return tuple(
+        ConfigurationCost(observation, prediction)
+        for observation, prediction in zip(
+            calibration.observations, predict(calibration, questions), strict=True
+        )
+    )
+
+
+def _notes(read: Points, calibration: Calibration, *, packaged: bool) -> tuple[Note, ...]:
+    """What reading and fitting warn of."""
+    left_out = _SAID_OTHERWISE + (_OF_PACKAGED_TABLES if packaged else ())
+    found = [
+        Note(warning.code, str(warning))
+        for warning in read.warnings
+        if warning.code not in left_out
+    ]
+    return (*found, *(Note("fit", message) for message in calibration.notes))

@@ -1,0 +1,240 @@
+"""A fit as plain text: constants, break-even, residuals, what is open, what to measure next."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from calibration.fit_summary import ConfigurationCost, FitSummary
+from calibration.report.layout import WIDTH, interval, labelled, number, percent, table, wrapped
+from specmodel.calibrated import ConstantEstimate
+from specmodel.constants import CONSTANTS
+
+MOST_CONFIGURATIONS = 16
+"""Lines of the break-even table; the JSON has all."""
+
+MOST_DROPPED = 5
+"""Dropped rows that are listed; the JSON has all."""
+
+ASSUMED_OVERHEAD = 0.15
+"""An overhead of drafting as papers assume it, to set against the measured one. [-]"""
+
+_LOAD = {"batch_size": "batch", "context_tokens": "context"}
+_PLAIN = {
+    "fixed_cost": "verification and host, any depth",
+    "step_cost": "each draft step, with its token",
+    "tree_cost": "drafting a tree, not a chain",
+    "expert_ratio": "one token's experts / other work",
+    "non_decode_share": "time that is not decoding",
+    "baseline_share": "slower baselines: not decoding",
+    "batch_growth_share": "batch curve: paid by verifying",
+    "draft_time_exponent": "draft step: 1 fixed time, 0 grows",
+    "kv_row_share": "KV read: 0 per request, 1 per row",
+}
+
+
+def fit_text(summary: FitSummary, path: str) -> str:
+    """Return a fit as text; its warnings are printed apart.
+
+    Parameters
+    ----------
+    summary : FitSummary
+        What was fitted.
+    path : str
+        The calibration file that was written.
+
+    Returns
+    -------
+    str
+        Lines of at most 80 characters.
+    """
+    blocks = [
+        _read(summary),
+        _break_even(summary.costs),
+        _constants(summary),
+        _residuals(summary),
+        _open(summary),
+        _diagnosis(summary),
+        _next(summary),
+        labelled("written", f"{path}; ask it with `specmodel predict --accept ...`"),
+    ]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _plural(count: int, word: str) -> str:
+    """A count and its word."""
+    return f"{count} {word}" + ("" if count == 1 else "s")
+
+
+def _read(summary: FitSummary) -> str:
+    """What was read, dropped and used, of which system, on which prior."""
+    points, calibration = summary.points, summary.calibration
+    files = ", ".join(path.name for path in points.files)
+    counts = f"{files}: {_plural(summary.num_read, 'row')} read, {len(points.dropped)} dropped"
+    if summary.num_other:
+        counts += f", {summary.num_other} of other systems"
+    counts += f", {calibration.num_points} fitted"
+    lines = [labelled("read", counts)]
+    lines += [
+        labelled("", f"dropped {row.path.name}, {row.within_file}")
+        for row in points.dropped[:MOST_DROPPED]
+    ]
+    if len(points.dropped) > MOST_DROPPED:
+        lines.append(labelled("", f"dropped {len(points.dropped) - MOST_DROPPED} more"))
+    learned = _plural(len(calibration.prior.learned_from), "public system")
+    lines += [
+        labelled("system", calibration.label),
+        labelled("prior", f"{calibration.prior.name}; learned from {learned}"),
+    ]
+    return "\n".join(lines)
+
+
+def _break_even(costs: Sequence[ConfigurationCost]) -> str:
+    """What a round costs, by hand and by the posterior: the break-even accept length."""
+    shown = [one.observation.configuration for one in costs]
+    load = [name for name in _LOAD if len({getattr(one, name) for one in shown}) == 1]
+    rows = [["break-even", "rows", "accept", "by hand", "posterior (90 %)", "accepted"]]
+    for one in costs[:MOST_CONFIGURATIONS]:
+        observation = one.observation
+        needed = one.posterior.break_even_accept_length
+        low, high = observation.accept_length
+        depth = observation.configuration.num_steps
+        accept = (low + high) / 2.0
+        label = replace(observation.configuration, **dict.fromkeys(load))
+        rows.append(
+            [
+                _short(str(label)),
+                str(observation.num_points),
+                number(low) if low == high else f"{low:.2f}-{high:.2f}",
+                number(observation.round_cost[1]),
+                f"{number(needed.median)} ({number(needed.low)}-{number(needed.high)})",
+                percent((accept - 1.0) / depth) if depth else "-",
+            ]
+        )
+    if max(map(len, table(rows, align="lrlrlr").splitlines())) > WIDTH:
+        rows = [row[:-1] for row in rows]
+    lines = [table(rows, align="lrlrlr"[: len(rows[0])])]
+    if len(costs) > MOST_CONFIGURATIONS:
+        lines.append(f"and {len(costs) - MOST_CONFIGURATIONS} more configurations (--json has all)")
+    common = [
+        f"{_LOAD[name]} {getattr(shown[0], name):g}" for name in load if getattr(shown[0], name)
+    ]
+    if common:
+        lines.append(f"All at {', '.join(common)}.")
+    first = costs[0].observation
+    cost = first.accept_length_at * first.baseline_tokens_per_s / first.output_tokens_per_s
+    lines.append(
+        wrapped(
+            "Break-even is the round cost in baseline steps. By hand: accept x baseline / throughput = "
+            f"{first.accept_length_at:g} x {first.baseline_tokens_per_s:g} / "
+            f"{first.output_tokens_per_s:g} = {cost:.4f}. {_overhead(cost)}"
+        )
+    )
+    return "\n".join(lines)
+
+
+def _overhead(cost: float) -> str:
+    """The measured overhead against an assumed one."""
+    assumed = 1.0 + ASSUMED_OVERHEAD
+    if cost <= assumed:
+        return ""
+    return (
+        f"An assumed overhead of {percent(ASSUMED_OVERHEAD)} would be {assumed:g}: the measured "
+        f"overhead, {cost - 1.0:.3g}, is {(cost - 1.0) / ASSUMED_OVERHEAD:.1f} times that."
+    )
+
+
+def _short(configuration: str) -> str:
+    """A configuration with short words."""
+    for long, short in (("draft tokens", "tokens"), ("context", "ctx"), ("depth not stated", "-")):
+        configuration = configuration.replace(long, short)
+    return "unstated depth" if configuration == "-" else configuration
+
+
+def _constants(summary: FitSummary) -> str:
+    """Constants in play, and those that are not."""
+    summed = {name for one in summary.untold if one.summed for name in one.constants}
+    rows = [["constant", "", "median", "90 %", "prior", "learned"]]
+    for constant, estimate in zip(CONSTANTS, summary.calibration.constants, strict=True):
+        if constant.name not in summary.in_play:
+            continue
+        rows.append(
+            [
+                constant.symbol,
+                _PLAIN[constant.name],
+                number(estimate.value, 3),
+                f"{number(estimate.low, 3)}-{number(estimate.high, 3)}",
+                number(estimate.prior_value, 3),
+                _learned(estimate, summed=constant.name in summed),
+            ]
+        )
+    lines = [table(rows, align="llrlrr")]
+    idle = [one for one in CONSTANTS if one.name not in summary.in_play]
+    if idle:
+        names = ", ".join(f"{one.symbol} ({one.name})" for one in idle)
+        lines.append(wrapped(f"Not in play at these points, so not learned: {names}."))
+    return "\n".join(lines)
+
+
+def _learned(estimate: ConstantEstimate, *, summed: bool) -> str:
+    """How much the points taught."""
+    if summed:
+        return "sum only"
+    return "prior" if estimate.prior_dominated else percent(estimate.learned)
+
+
+def _residuals(summary: FitSummary) -> str:
+    """How far the rows are from the fit."""
+    found = summary.residuals
+    if len(summary.rows.rows) < 2:
+        return ""
+    return labelled(
+        "residuals",
+        f"{percent(found.rms, 1)} rms of the speed-up; largest {100 * found.worst:+.1f} % "
+        f"({found.worst_place}). `specmodel evaluate` says how wrong it is on points it has not seen.",
+    )
+
+
+def _open(summary: FitSummary) -> str:
+    """What the points cannot tell."""
+    lines = []
+    estimates = {one.name: one for one in summary.calibration.constants}
+    symbols = {one.name: one.symbol for one in CONSTANTS}
+    for one in summary.untold:
+        if one.summed:
+            text = "c0 and c1 apart: of the line c0 + c1 x depth one point is known, not its slope"
+        else:
+            name = one.constants[0]
+            estimate = estimates[name]
+            text = (
+                f"{symbols[name]}, {_PLAIN[name]}: still the prior, {estimate.value:.2g} "
+                f"({estimate.low:.2g} to {estimate.high:.2g})"
+            )
+        lines.append(f"{text}. Needs {one.needs}.")
+    return _listed("cannot tell", lines)
+
+
+def _diagnosis(summary: FitSummary) -> str:
+    """Why rounds may be so expensive."""
+    found = summary.diagnosis
+    if found is None:
+        return ""
+    text = (
+        f"{_short(str(found.observation.configuration))}: a round of {found.observation.round_cost[1]:.2f} steps is more than public systems show "
+        f"({found.public.median:.2f}, 90 %: {interval(found.public)}). Test, in this order:"
+    )
+    return _listed(
+        "expensive",
+        [text, *(f"{number}. {cause}" for number, cause in enumerate(found.causes, start=1))],
+    )
+
+
+def _next(summary: FitSummary) -> str:
+    """What to measure next."""
+    lines = [f"{number}. {one}" for number, one in enumerate(summary.next_measurements, start=1)]
+    return _listed("measure next", lines)
+
+
+def _listed(label: str, lines: Sequence[str]) -> str:
+    """A label beside several sentences, each on its own line."""
+    return "\n".join(
+        labelled(label if index == 0 else "", line) for index, line in enumerate(lines)
+    )

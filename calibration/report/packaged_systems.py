@@ -1,0 +1,115 @@
+"""The packaged systems as a list for people and as JSON."""
+
+from typing import Any
+
+from calibration.packaged import PackagedTable
+from calibration.packaged_contents import Varying, varying_columns
+from calibration.report.layout import WIDTH, table, wrapped
+
+SCHEMA_VERSION = 1
+"""Version of the JSON of the list. 1: first release."""
+
+_WORDS = {
+    "num_steps": "depth",
+    "topk": "topk",
+    "num_draft_tokens": "tokens",
+    "batch_size": "batch",
+    "context_tokens": "context",
+    "workload": "workloads",
+    "draft_model": "drafters",
+    "algorithm": "algorithms",
+    "target_model": "targets",
+}
+
+
+def packaged_text(tables: tuple[PackagedTable, ...]) -> str:
+    """Return the packaged systems, three facts and the source of each.
+
+    Parameters
+    ----------
+    tables : tuple of PackagedTable
+        What to list.
+
+    Returns
+    -------
+    str
+        Lines of at most 80 characters.
+    """
+    rows = [["name", "class", "rows", "varies"]]
+    rows += [
+        [one.name, one.system_class, str(one.num_rows), _varies(varying_columns(one))]
+        for one in tables
+    ]
+    lines = table(rows, align="llrl").splitlines()
+    text = [lines[0]]
+    for line, one in zip(lines[1:], tables, strict=True):
+        source = f"  {', '.join(one.source_keys)}: {one.url.removeprefix('https://')}"
+        text += [line, source if len(source) <= WIDTH else source[: WIDTH - 3] + "..."]
+        if not one.sound:
+            text.append(wrapped(f"not sound: {one.sound_reason}", first="  ", indent=2))
+    count = sum(one.num_rows for one in tables)
+    text += [
+        "",
+        wrapped(
+            f"{len(tables)} tables, {count} rows. `specmodel fit --data NAME` fits one; "
+            "`specmodel data --json` has sources in full, what the numbers include and what was "
+            "left out."
+        ),
+    ]
+    return "\n".join(text)
+
+
+def packaged_json(tables: tuple[PackagedTable, ...]) -> dict[str, Any]:
+    """Return the packaged systems as plain dicts, lists and numbers.
+
+    Parameters
+    ----------
+    tables : tuple of PackagedTable
+        What to list.
+
+    Returns
+    -------
+    dict
+        One entry per table under ``systems``.
+    """
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "systems": [
+            {
+                "name": one.name,
+                "title": one.title,
+                "class": one.system_class,
+                "rows": one.num_rows,
+                "speculative_rows": one.num_speculative_rows,
+                "baseline_rows": one.num_baseline_rows,
+                "varies": [part._asdict() for part in varying_columns(one)],
+                "source_keys": list(one.source_keys),
+                "url": one.url,
+                "locator": one.locator,
+                "includes": one.includes,
+                "sound": one.sound,
+                "sound_reason": one.sound_reason,
+                "dropped": list(one.dropped),
+                "corrected": list(one.corrected),
+                "notes": one.notes,
+            }
+            for one in tables
+        ],
+    }
+
+
+def _varies(columns: tuple[Varying, ...]) -> str:
+    """What varies, in a few words."""
+    parts = []
+    for column in columns:
+        word = _WORDS[column.column]
+        if column.low is None or column.high is None:
+            parts.append(f"{column.num_values} {word}")
+        elif column.column != "num_draft_tokens":  # follows from depth and topk
+            parts.append(f"{word} {_short(column.low)}-{_short(column.high)}")
+    return ", ".join(parts) or "one configuration"
+
+
+def _short(value: float) -> str:
+    """A count, in thousands where it is large."""
+    return f"{value:g}" if value < 10_000 else f"{value / 1024:.0f}k"

@@ -1,0 +1,341 @@
+"""Predictions as plain text: one screen for one depth, one line per depth for several."""
+
+import math
+from collections.abc import Callable
+
+from calibration.answer import Answer, Claim, DepthAnswer, Identity
+from calibration.report.layout import interval, labelled, number, percent, table, wrapped
+from specmodel.prediction import Estimate, Prediction
+from specmodel.units import MILLI
+
+
+def prediction_text(answer: Answer) -> str:
+    """Return an answer as text; its notes are printed apart.
+
+    Parameters
+    ----------
+    answer : Answer
+        One depth or several.
+
+    Returns
+    -------
+    str
+        Lines of at most 80 characters.
+    """
+    several = len(answer.depths) > 1
+    body = _several(answer) if several else _single(answer, answer.depths[0])
+    return "\n".join([_head(answer), "", *body])
+
+
+def _head(answer: Answer) -> str:
+    """Where the constants come from."""
+    calibration = answer.calibration
+    if not calibration.num_points:
+        return f"{answer.source}: {calibration.prior.name}"
+    points = f"{calibration.num_points} point" + ("" if calibration.num_points == 1 else "s")
+    return wrapped(f"{answer.source}: {calibration.label}, {points}")
+
+
+def _single(answer: Answer, depth: DepthAnswer) -> list[str]:
+    """Everything about one depth."""
+    prediction = depth.prediction
+    lines = [_configuration(depth)]
+    if depth.accept_known:
+        logged = depth.as_logged
+        numbers = _numbers(prediction) if logged is None else _side_by_side(logged, prediction)
+        lines += [_accept_line(answer, depth), "", numbers]
+    lines += ["", _break_even(prediction), _round(prediction)]
+    lines += _target(answer, depth)
+    lines += _claims(answer)
+    if answer.identity is not None:
+        lines += ["", *_identity(depth, answer.identity, answer.asked.target_speedup)]
+    return lines
+
+
+def _configuration(depth: DepthAnswer) -> str:
+    """What was predicted."""
+    question = depth.prediction.question
+    text = str(question.configuration)
+    if question.configuration.num_steps is None:
+        stated = "not stated" if depth.num_steps is None else f"taken as {depth.num_steps}"
+        text = text.replace("depth not stated", f"the calibrated depth ({stated})")
+    if question.workload:
+        text += f", workload {question.workload}"
+    return labelled("configuration", text)
+
+
+def _accept_line(answer: Answer, depth: DepthAnswer) -> str:
+    """Accept length, with its interval where it was carried or transferred."""
+    shown = depth.as_logged or depth.prediction
+    estimate = shown.question.accept_length.estimate
+    text = _trimmed(estimate.median)
+    if estimate.high > estimate.low:
+        text += f" (90 %: {interval(estimate)})"
+    if answer.measured_depth is not None and answer.measured_depth != depth.num_steps:
+        text += f", carried from depth {answer.measured_depth}"
+    if depth.num_steps:
+        accepted = estimate.median - 1.0
+        text += f"; {accepted:.3g} of {depth.num_steps} drafted tokens accepted"
+        text += f" ({percent(accepted / depth.num_steps)})"
+    return labelled("accept length", text)
+
+
+def _trimmed(value: float) -> str:
+    """An accept length with the digits it has, at least two."""
+    return f"{value:.3f}".removesuffix("0")
+
+
+def _rows(prediction: Prediction) -> list[tuple[str, Estimate, int, str]]:
+    """Name, value, digits and remark of each predicted quantity."""
+    rate = prediction.baseline_tokens_per_s
+    faster = f"faster than no speculation: {percent(prediction.probability_faster)}"
+    rows = [("speed-up", prediction.speedup, 2, faster)]
+    if prediction.output_tokens_per_s and rate is not None:
+        rows.append(
+            ("tokens/s", prediction.output_tokens_per_s, 1, f"without speculation {rate:g}")
+        )
+    batch = prediction.question.configuration.batch_size
+    if prediction.per_user_tokens_per_s and batch is not None and batch > 1:
+        rows.append(("tokens/s/user", prediction.per_user_tokens_per_s, 1, f"batch {batch:g}"))
+    if prediction.tpot_s:
+        rows.append(("ms per token", prediction.tpot_s.scaled(1 / MILLI), 2, ""))
+    return rows
+
+
+def _numbers(prediction: Prediction) -> str:
+    """Median and interval of what is predicted."""
+    rows = [["", "median", "90 % interval", ""]]
+    for name, estimate, digits, remark in _rows(prediction):
+        row = [name, number(estimate.median, digits), interval(estimate, digits), remark]
+        rows.append(row)
+    return table([[row[0].ljust(14), *row[1:]] for row in rows], align="lrll")
+
+
+def _side_by_side(logged: Prediction, served: Prediction) -> str:
+    """The same as logged and as expected in serving."""
+    before, after = logged.question.accept_length.estimate, served.question.accept_length.estimate
+    rows = [
+        ["", "as logged", "90 % interval", "expected served", "90 % interval"],
+        ["accept length", number(before.median), "", number(after.median), interval(after)],
+    ]
+    for (name, first, digits, _), (_, second, _, _) in zip(
+        _rows(logged), _rows(served), strict=True
+    ):
+        rows.append(
+            [
+                name,
+                number(first.median, digits),
+                interval(first, digits),
+                number(second.median, digits),
+                interval(second, digits),
+            ]
+        )
+    rows.append(
+        ["faster", percent(logged.probability_faster), "", percent(served.probability_faster), ""]
+    )
+    return table([[row[0].ljust(14), *row[1:]] for row in rows], align="lrlrl")
+
+
+def _break_even(prediction: Prediction) -> str:
+    """Break-even, which is the round cost."""
+    needed, cost = prediction.break_even_accept_length, prediction.round_cost
+    text = f"accept length {number(needed.median)} (90 %: {interval(needed)})"
+    if number(needed.median) == number(cost.median):
+        text += ", which is what a round costs in baseline steps"
+    else:
+        text += f"; a round costs {number(cost.median)} baseline steps"
+    return labelled("break-even", text)
+
+
+def _round(prediction: Prediction) -> str:
+    """What the round is made of."""
+    parts = []
+    for part in prediction.breakdown:
+        time = "" if part.time_s is None else f" ({part.time_s / MILLI:.3g} ms)"
+        parts.append(f"{part.term} {percent(part.share)}{time}")
+    times = [part.time_s for part in prediction.breakdown if part.time_s is not None]
+    total = f", together {sum(times) / MILLI:.3g} ms" if times else ""
+    return labelled("a round", "; ".join(parts) + total)
+
+
+def _target(answer: Answer, depth: DepthAnswer) -> list[str]:
+    """Accept length that a target needs, and whether this depth can have it."""
+    target, needed = answer.asked.target_speedup, depth.accept_length_needed
+    if target is None or needed is None:
+        return []
+    if math.isinf(needed.median):
+        share = percent(depth.prediction.non_decode_share)
+        text = (
+            f"no accept length reaches a speed-up of {target:g}: {share} of the baseline's time is "
+            "not decoding"
+        )
+        return [labelled("target", text)]
+    text = f"speed-up {target:g} needs accept length {number(needed.median)} ({interval(needed)})"
+    if depth.longest is not None and needed.median > depth.longest:
+        text += f"; out of reach: a round of this depth emits at most {depth.longest:g}"
+    return [labelled("target", text)]
+
+
+def _claims(answer: Answer) -> list[str]:
+    """What accept lengths above the expected one would need."""
+    if not answer.claims or answer.measured_depth is None:
+        return []
+    first, deepest = answer.measured_depth + 1, answer.depths[-1].num_steps
+    steps = f"step {first} needs" if deepest == first else f"steps {first} to {deepest} each need"
+    text = f"accept length {', '.join(f'{one.accept_length:g}' for one in answer.claims)} at depth "
+    text += f"{deepest}, {steps} conditional accuracy {', '.join(map(_needed, answer.claims))}"
+    if answer.measured_conditional is not None:
+        text += f"; depth {answer.measured_depth} has {answer.measured_conditional:.2f}"
+    return [labelled("to reach", text)]
+
+
+def _needed(claim: Claim) -> str:
+    """Conditional accuracy that a claim needs."""
+    if claim.conditional is None:
+        return "above 1 (out of reach)"
+    return "0" if claim.conditional == 0.0 else f"{claim.conditional:.2f}"
+
+
+def _identity(depth: DepthAnswer, identity: Identity, target: float | None) -> list[str]:
+    """The plain identity, for a check by hand."""
+    one = identity.observation
+    low, cost, high = one.round_cost
+    where = "" if identity.here else f" at the measured configuration ({one.configuration})"
+    text = (
+        f"round cost{where} = accept x baseline / throughput = {one.accept_length_at:g} x "
+        f"{one.baseline_tokens_per_s:g} / {one.output_tokens_per_s:g} = "
+    )
+    text += f"{one.accept_length_at * one.baseline_tokens_per_s / one.output_tokens_per_s:.4f}"
+    if one.num_points > 1:
+        text += f" (first of {one.num_points} rows; median {cost:.3f}, {low:.3f} to {high:.3f})"
+    lines = [labelled("by hand", text)]
+    if target is not None:
+        lines.append(
+            labelled("", f"speed-up {target:g}: {target:g} x {cost:.4f} = {target * cost:.2f}")
+        )
+    if identity.speedup is not None:
+        accept = depth.prediction.question.accept_length.estimate.median
+        rate = identity.baseline_tokens_per_s
+        lines.append(
+            labelled(
+                "",
+                f"{_trimmed(accept)}{'' if identity.here else ' there'}: {_trimmed(accept)} / "
+                f"{cost:.4f} = {identity.speedup:.3f}, x {rate:g} = {identity.speedup * rate:.1f} "
+                "tokens/s",
+            )
+        )
+    return lines
+
+
+def _several(answer: Answer) -> list[str]:
+    """One line per depth, no speculation first, and the best."""
+    choice = answer.choice
+    best = None if choice is None else choice.best_num_steps
+    columns = _columns(answer)
+    rows = [[title for title, _, _ in columns]]
+    if choice is not None:
+        rows.append(_no_speculation(answer, rows[0], best=best == 0))
+    rows += [[cell(depth) for _, _, cell in columns] for depth in answer.depths]
+    lines = [table(rows, align="".join(align for _, align, _ in columns))]
+    if choice is not None:
+        what = "no speculation" if best == 0 else f"depth {best}"
+        lines += [
+            "",
+            labelled(
+                "best",
+                f"{what}: the fastest with probability {percent(choice.probability)}; expected to "
+                f"lose {percent(choice.regret, 1)} to the depth that is",
+            ),
+        ]
+    return [*lines, *_claims(answer)]
+
+
+_Column = tuple[str, str, Callable[[DepthAnswer], str]]
+
+
+def _columns(answer: Answer) -> list[_Column]:
+    """Title, alignment and cell of each column that this answer has."""
+    target = answer.asked.target_speedup
+    columns: list[_Column] = [("depth", "r", lambda depth: str(depth.num_steps))]
+    if answer.depths[0].as_logged is not None:
+        columns += [
+            ("logged", "r", lambda depth: _accept(depth.as_logged)),
+            ("speed-up", "r", lambda depth: _speedup(depth.as_logged)),
+            ("90 %", "l", lambda depth: _speedup_range(depth.as_logged)),
+        ]
+    if answer.depths[0].accept_known:
+        served = "served" if answer.depths[0].as_logged else "accept"
+        columns += [
+            (served, "r", lambda depth: _accept(depth.prediction)),
+            ("speed-up", "r", lambda depth: _speedup(depth.prediction)),
+            ("90 %", "l", lambda depth: _speedup_range(depth.prediction)),
+        ]
+        if all(depth.prediction.output_tokens_per_s for depth in answer.depths):
+            columns.append(("tokens/s", "r", _tokens))
+            if target is None and not answer.depths[0].as_logged:
+                columns.append(("90 %", "l", _tokens_range))
+        columns.append(("faster", "r", lambda depth: percent(depth.prediction.probability_faster)))
+    else:
+        columns.append(("break-even", "r", _break_even_cell))
+    if target is not None:
+        columns.append((f"for {target:g}x", "r", _target_cell))
+    best = None if answer.choice is None else answer.choice.best_num_steps
+    if best:
+        columns.append(("", "l", lambda depth: "<- best" if depth.num_steps == best else ""))
+    return columns
+
+
+def _no_speculation(answer: Answer, titles: list[str], *, best: bool) -> list[str]:
+    """The line of depth 0."""
+    rate = answer.depths[0].prediction.baseline_tokens_per_s
+    cells = {"depth": "0", "accept": "1.00", "served": "1.00", "logged": "1.00", "speed-up": "1.00"}
+    if rate is not None:
+        cells["tokens/s"] = number(rate, 1)
+    if best:
+        cells["faster"] = "<- best"
+    return [cells.get(title, "") for title in titles]
+
+
+def _accept(prediction: Prediction | None) -> str:
+    """Accept length of a line."""
+    return "" if prediction is None else number(prediction.question.accept_length.estimate.median)
+
+
+def _speedup(prediction: Prediction | None) -> str:
+    """Speed-up of a line."""
+    return "" if prediction is None else number(prediction.speedup.median)
+
+
+def _speedup_range(prediction: Prediction | None) -> str:
+    """Interval of the speed-up of a line."""
+    return "" if prediction is None else _range(prediction.speedup, 2)
+
+
+def _tokens(depth: DepthAnswer) -> str:
+    """Throughput of a line."""
+    output = depth.prediction.output_tokens_per_s
+    return "" if output is None else number(output.median, 1)
+
+
+def _tokens_range(depth: DepthAnswer) -> str:
+    """Interval of the throughput of a line."""
+    output = depth.prediction.output_tokens_per_s
+    return "" if output is None else _range(output, 1)
+
+
+def _range(estimate: Estimate, digits: int) -> str:
+    """Bounds in a narrow column."""
+    return f"{number(estimate.low, digits)}-{number(estimate.high, digits)}"
+
+
+def _break_even_cell(depth: DepthAnswer) -> str:
+    """Break-even accept length of a line."""
+    return number(depth.prediction.break_even_accept_length.median)
+
+
+def _target_cell(depth: DepthAnswer) -> str:
+    """Accept length that a target needs; a dash where this depth cannot emit it."""
+    needed = depth.accept_length_needed
+    if needed is None or (depth.longest is not None and needed.median > depth.longest):
+        return "-"
+    return number(needed.median)
