@@ -29,6 +29,9 @@ Array = NDArray[np.float64]
 OUTLIER_SD = 4.0
 """Residual, in standard deviations of the fitted noise, from which a row is named."""
 
+MAD_TO_SD = 1.4826
+"""Standard deviation of a normal variable per median absolute deviation. [-]"""
+
 _HULL = ("accept_length", "num_steps", "topk", "num_draft_tokens", "batch_size", "context_tokens")
 
 
@@ -188,9 +191,10 @@ def _hull(frame: pd.DataFrame) -> dict[str, tuple[float, float]]:
 
 def _outliers(usable: SystemRows, fitted: MapFit) -> list[str]:
     """Rows far from the fit, named and not averaged away."""
-    noise, scale = fitted.posterior.noise, fitted.posterior.noise_scale
-    sd = scale * np.hypot(noise.row_log_sd, np.hypot(noise.configuration_log_sd, noise.run_log_sd))
-    sd = max(sd, 1e-9)
+    noise = fitted.posterior.noise
+    expected = np.hypot(noise.row_log_sd, np.hypot(noise.configuration_log_sd, noise.run_log_sd))
+    # The median is not moved by the very row that is looked for.
+    sd = max(float(expected), MAD_TO_SD * float(np.median(np.abs(fitted.marginal_residual))))
     notes = []
     for index in np.flatnonzero(np.abs(fitted.marginal_residual) > OUTLIER_SD * sd).tolist():
         row = usable.frame.iloc[index]

@@ -17,6 +17,7 @@ _MAX_ITERATIONS = 200
 _MAX_MOVE = 1.5
 _MAX_HALVINGS = 20
 _TOLERANCE = 1e-5
+_LOOSE = 10.0  # how much wider, in variance, constants may be where noise is judged
 _ROUNDING = 1e-9
 
 
@@ -37,8 +38,13 @@ class MapFit:
         Measured minus fitted ln S from the constants alone, [-].
     learned : float
         Number of constants' worth of information that the rows added, [0, NUM_CONSTANTS].
+    prior_width : float
+        Factor on the prior's covariance, above 1 where the system is unlike those it was learned
+        from, [-].
+    redundant : float
+        Rows' worth of information about the noise, [0, n].
     chi_square : float
-        Weighted sum of squares of residuals and effects before the noise was rescaled, [-].
+        Weighted sum of squares that no choice of constants removes, before the noise was rescaled, [-].
     """
 
     posterior: Posterior
@@ -46,6 +52,8 @@ class MapFit:
     fitted_variance: Array
     marginal_residual: Array
     learned: float
+    prior_width: float
+    redundant: float
     chi_square: float
 
 
@@ -83,10 +91,15 @@ def fit_rows(
     Notes
     -----
     Gauss-Newton with a bounded move, halved until it lowers the sum: without that, a share that does
-    nothing near 0 may swing for ever. The covariance is the inverse of the Gauss-Newton Hessian. The
-    noise scale solves :math:`\lambda^2 = (\nu_0 + \chi^2)/(\nu_0 + n - p)` with p the constants'
-    worth of information learned, and intervals have :math:`\nu_0 + n - p` degrees of freedom.
-    theory.md part D.
+    nothing near 0 may swing for ever. The covariance is the inverse of the Gauss-Newton Hessian.
+
+    Two scales are learned with it. The noise, from what no choice of constants explains:
+    :math:`\lambda^2 = (\nu_0 + \chi^2)/(\nu_0 + m)` with m rows' worth of redundancy; a single
+    point says nothing of its own noise. And the prior, where the points pull the constants away from
+    it: its covariance is widened by :math:`(\nu + d^2)/(\nu + p)`, d the distance, p the constants'
+    worth of information learned and :math:`\nu` the number of systems it was learned from, which is a
+    Student-t prior: a rig unlike all public ones moves the constants instead of being taken for noise.
+    Intervals have :math:`\nu_0 + m` degrees of freedom. theory.md part D.
     """
     count, noise = len(rows), prior.noise
     if num_configurations is None:
@@ -106,10 +119,12 @@ def fit_rows(
     centre = np.concatenate([prior.mean, np.zeros(effect_variance.size)])
     at_effects = np.arange(NUM_CONSTANTS, centre.size)
     precision = np.zeros((centre.size, centre.size))
-    precision[:NUM_CONSTANTS, :NUM_CONSTANTS] = np.linalg.inv(prior.covariance)
-    state, scale = centre, 1.0
+    base = np.asarray(np.linalg.inv(prior.covariance), dtype=np.float64)
+    freedom = float(max(len(prior.learned_from), 1))
+    state, scale, width = centre, 1.0, 1.0
     fitted, gradient, decode = _model(rows, state)
     for iteration in range(_MAX_ITERATIONS):
+        precision[:NUM_CONSTANTS, :NUM_CONSTANTS] = base / width
         precision[at_effects, at_effects] = 1.0 / (scale * effect_variance)
         design[each, rows.configuration] = -decode
         residual = log_speedup - fitted - design @ state[NUM_CONSTANTS:]
@@ -130,18 +145,18 @@ def fit_rows(
                 break
             move *= 0.5
         state = moved
-        effects = state[NUM_CONSTANTS:]
-        shrink = np.sum((precision * covariance)[:NUM_CONSTANTS, :NUM_CONSTANTS])
+        tension = float((state - centre)[:NUM_CONSTANTS] @ base @ (state - centre)[:NUM_CONSTANTS])
+        shrink = float(np.sum(base * covariance[:NUM_CONSTANTS, :NUM_CONSTANTS]))
         learned = float(np.clip(NUM_CONSTANTS - shrink, 0.0, NUM_CONSTANTS))
-        chi_square = float(
-            np.sum(residual**2 / row_variance) * scale + np.sum(effects**2 / effect_variance)
+        widened = max(1.0, (freedom + tension) / (freedom + learned))
+        chi_square, redundant = _redundancy(
+            jacobian, log_speedup - fitted, row_variance / scale, effect_variance, base
         )
-        free = noise.degrees_of_freedom + max(count - learned, 0.0)
-        rescaled = (noise.degrees_of_freedom + chi_square) / free
-        settled = largest < _TOLERANCE and abs(rescaled / scale - 1.0) < 1e-4
-        if settled and iteration > 1:
+        rescaled = (noise.degrees_of_freedom + chi_square) / (noise.degrees_of_freedom + redundant)
+        still = largest < _TOLERANCE and abs(rescaled / scale - 1.0) < 1e-4
+        if still and abs(widened / width - 1.0) < 1e-3 and iteration > 1:
             break
-        scale = rescaled
+        scale, width = rescaled, widened
     return MapFit(
         posterior=Posterior(
             mean=state,
@@ -149,13 +164,15 @@ def fit_rows(
             num_configurations=num_configurations,
             noise=noise,
             noise_scale=float(np.sqrt(scale)),
-            degrees_of_freedom=noise.degrees_of_freedom + max(count - learned, 0.0),
-            prior_covariance=prior.covariance,
+            degrees_of_freedom=noise.degrees_of_freedom + redundant,
+            prior_covariance=width * prior.covariance,
         ),
         residual=residual,
         fitted_variance=np.einsum("ij,ij->i", jacobian @ covariance, jacobian),
         marginal_residual=log_speedup - fitted,
         learned=learned,
+        prior_width=width,
+        redundant=redundant,
         chi_square=chi_square,
     )
 
@@ -172,3 +189,28 @@ def _model(rows: Rows, state: Array) -> tuple[Array, Array, Array]:
 def _half_sum(residual: Array, row_variance: Array, away: Array, precision: Array) -> float:
     """Half of what the fit minimises, its variances held."""
     return 0.5 * float(np.sum(residual**2 / row_variance) + away @ precision @ away)
+
+
+def _redundancy(
+    jacobian: Array,
+    marginal: Array,
+    row_variance: Array,
+    effect_variance: Array,
+    prior_precision: Array,
+) -> tuple[float, float]:
+    """Chi square that no choice of constants removes, and how many rows it rests on.
+
+    What a few points have in common against the prior is about the constants, not about the noise: a
+    single point says nothing of its own noise. So constants are nearly free here.
+    """
+    loose = np.zeros((jacobian.shape[1], jacobian.shape[1]))
+    loose[:NUM_CONSTANTS, :NUM_CONSTANTS] = prior_precision / _LOOSE
+    at_effects = np.arange(NUM_CONSTANTS, loose.shape[0])
+    loose[at_effects, at_effects] = 1.0 / effect_variance
+    weighted = jacobian / row_variance[:, None]
+    inverse = np.linalg.inv(jacobian.T @ weighted + loose)
+    gathered = weighted.T @ marginal
+    chi_square = float(marginal @ (marginal / row_variance) - gathered @ inverse @ gathered)
+    kept = np.sum(loose[:NUM_CONSTANTS, :NUM_CONSTANTS] * inverse[:NUM_CONSTANTS, :NUM_CONSTANTS])
+    used = float(np.clip(NUM_CONSTANTS - kept, 0.0, NUM_CONSTANTS))
+    return max(chi_square, 0.0), max(marginal.size - used, 0.0)

@@ -106,15 +106,17 @@ def learn_prior(
         means = np.array([fit.posterior.mean[:NUM_CONSTANTS] for fit in fits])
         # A system counts by what it knows of a constant; one that knows nothing says nothing.
         spread = np.array([np.diag(fit.posterior.covariance)[:NUM_CONSTANTS] for fit in fits])
-        knows = np.clip(1.0 - spread / np.diag(prior.covariance), 0.0, 1.0)
+        # One that is unlike the others counts less: the prior is Student-t.
+        weight = 1.0 / np.array([[fit.prior_width] for fit in fits])
+        knows = weight * np.clip(1.0 - weight * spread / np.diag(prior.covariance), 0.0, 1.0)
         centre = (np.sum(knows * means, axis=0) + START_WEIGHT * START) / (
             knows.sum(axis=0) + START_WEIGHT
         )
         centred = means - centre
         # Few systems cannot tell how constants go together, so the prior keeps them independent.
-        variance = (np.sum(centred**2 + spread, axis=0) + PSEUDO_SYSTEMS * WEAK_SD**2) / (
-            len(systems) + PSEUDO_SYSTEMS
-        )
+        variance = (
+            np.sum(weight * (centred**2 + spread), axis=0) + PSEUDO_SYSTEMS * WEAK_SD**2
+        ) / (len(systems) + PSEUDO_SYSTEMS)
         prior = Prior(
             mean=centre,
             covariance=np.diag(variance),
@@ -169,14 +171,14 @@ def _noise(fits: Sequence[MapFit], counts: Sequence[int]) -> Noise:
         row_log_sd=learned["row"],
         configuration_log_sd=learned["configuration"],
         run_log_sd=learned["run"],
-        degrees_of_freedom=_degrees_of_freedom(fits, counts),
+        degrees_of_freedom=_degrees_of_freedom(fits),
     )
 
 
-def _degrees_of_freedom(fits: Sequence[MapFit], counts: Sequence[int]) -> float:
+def _degrees_of_freedom(fits: Sequence[MapFit]) -> float:
     """Degrees of freedom that the systems' chi squares support, averaged over a grid."""
     chi_square = np.array([fit.chi_square for fit in fits])
-    free = np.array([max(n - fit.learned, 0.5) for fit, n in zip(fits, counts, strict=True)])
+    free = np.array([max(fit.redundant, 0.1) for fit in fits])
     grid = _DEGREES_OF_FREEDOM[:, None]
     log_likelihood = (
         gammaln((grid + free) / 2)

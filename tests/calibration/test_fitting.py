@@ -1,0 +1,151 @@
+"""From points to a calibration: the reference case, what is learned, what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calibration import fit, read_points
+from calibration.fitting import with_expert_counts
+from calibration.packaged import packaged_table
+from calibration.system_rows import numbers
+from specmodel import Calibration
+from specmodel.errors import FitError, IncompatiblePointsError
+
+
+def bench(folder: Path, text: str) -> Path:
+    """A benchmark file."""
+    path = folder / "bench.csv"
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> Calibration:
+    return fit(bench(tmp_path, "accept_length,throughput,baseline\n2.1,82.3,90.0\n"))
+
+
+def test_the_reference_point_gives_its_round_cost(reference: Calibration) -> None:
+    """theory.md E5: 2.1 x 90 / 82.3 = 2.2965; E6: break-even is that, not 2.2, not 1.15."""
+    assert reference.observations[0].round_cost[1] == pytest.approx(2.2965, abs=5e-5)
+    answer = reference.predict(2.1)
+    assert 2.25 <= answer.round_cost.median <= 2.33
+    assert answer.break_even_accept_length == answer.round_cost
+    assert answer.round_cost.low < 2.2965 < answer.round_cost.high
+    assert answer.round_cost.low > 1.15
+
+
+def test_the_reference_prediction_is_near_the_identity_with_an_honest_width(
+    reference: Calibration,
+) -> None:
+    """theory.md E5 and E8: 107.8 by the identity; about 90 to 120 with one point."""
+    rate = reference.predict(2.75).output_tokens_per_s
+    assert rate is not None
+    assert 103 <= rate.median <= 110
+    assert 88 <= rate.low <= 99
+    assert 113 <= rate.high <= 125
+
+
+def test_one_point_cannot_tell_fixed_cost_from_step_cost(reference: Calibration) -> None:
+    """The sum is known to a few per cent, each part to a quarter or worse."""
+    found = {one.name: one for one in reference.constants}
+    cost = reference.predict(2.1).round_cost
+    assert (cost.high - cost.low) / cost.median < 0.15
+    for name in ("fixed_cost", "step_cost"):
+        one = found[name]
+        assert (one.high - one.low) / one.value > 0.25
+
+
+def test_constants_that_the_points_do_not_touch_stay_at_the_prior(reference: Calibration) -> None:
+    for one in reference.constants:
+        if one.name in {"tree_cost", "expert_ratio", "batch_growth_share", "kv_row_share"}:
+            assert one.learned == pytest.approx(0.0, abs=1e-9)
+            assert one.value == pytest.approx(one.prior_value)
+            assert one.prior_dominated
+
+
+def test_more_points_teach_more() -> None:
+    points = read_points(packaged_table("specbundle-llama31-8b").path)
+    few = points.where(np.arange(len(points)) < 5)
+    learned = [
+        {one.name: one.learned for one in fit(part, profile=False).constants}
+        for part in (few, points)
+    ]
+    for name in ("fixed_cost", "step_cost", "tree_cost"):
+        assert learned[1][name] > learned[0][name]
+
+
+def test_profile_and_normal_intervals_agree_where_much_is_learned() -> None:
+    points = read_points(packaged_table("specbundle-llama31-8b").path)
+    profiled = {one.name: one for one in fit(points).constants}
+    normal = {one.name: one for one in fit(points, profile=False).constants}
+    for name in ("fixed_cost", "step_cost"):
+        assert profiled[name].low == pytest.approx(normal[name].low, rel=0.03)
+        assert profiled[name].high == pytest.approx(normal[name].high, rel=0.03)
+
+
+def test_the_order_of_rows_does_not_matter() -> None:
+    points = read_points(packaged_table("specbundle-kimi-k2").path)
+    shuffled = points.where(np.ones(len(points), dtype=np.bool_))
+    shuffled.frame.iloc[:] = shuffled.frame.iloc[::-1].to_numpy()
+    first, second = (fit(one, profile=False).posterior.constants for one in (points, shuffled))
+    np.testing.assert_allclose(first, second, rtol=1e-3)
+
+
+def test_expert_counts_are_looked_up_by_name(tmp_path: Path) -> None:
+    path = bench(
+        tmp_path,
+        "target_model,accept_length,throughput,baseline,num_steps\n"
+        "Qwen/Qwen3-30B-A3B-Instruct-2507,2.5,130,100,3\n"
+        "meta-llama/Llama-3.1-8B-Instruct,2.5,170,100,3\n"
+        "something of mine,2.5,150,100,3\n",
+    )
+    frame = with_expert_counts(read_points(path).frame)
+    np.testing.assert_array_equal(numbers(frame, "num_experts"), [128, 0, np.nan])
+    np.testing.assert_array_equal(numbers(frame, "experts_per_token"), [8, 0, np.nan])
+
+
+def test_a_row_far_from_the_others_is_named(tmp_path: Path) -> None:
+    lines = [
+        f"w{i},{k},{1.4 + 0.35 * k:.3f},{100 * (1.4 + 0.35 * k) / (1.1 + 0.06 * k):.2f},100"
+        for i in range(6)
+        for k in (1, 3, 5)
+    ]
+    fields = lines[7].split(",")
+    lines[7] = ",".join([*fields[:3], f"{0.7 * float(fields[3]):.2f}", fields[4]])
+    header = "workload,num_steps,accept_length,throughput,baseline\n"
+    calibration = fit(bench(tmp_path, header + "\n".join(lines) + "\n"))
+    assert any("line 9" in note and "standard deviations" in note for note in calibration.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("accept_length,throughput\n2.1,82.3\n", "no row has a baseline"),
+        ("num_steps,throughput\n0,90\n", "add a run with speculation"),
+        (
+            "accept_length,throughput,baseline\n2.1,400,90.0\n2.1,410,95.0\n",
+            "baselines of this system are unsound",
+        ),
+    ],
+)
+def test_points_without_a_round_cost_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(FitError, match=message):
+        fit(bench(tmp_path, text))
+
+
+def test_an_unsound_system_is_fitted_only_by_force() -> None:
+    path = packaged_table("specbundle-llama4-scout").path
+    with pytest.raises(FitError, match="--force"):
+        fit(path)
+    assert fit(path, force=True, profile=False).num_points == 70
+
+
+def test_two_systems_in_one_file_need_a_name(tmp_path: Path) -> None:
+    path = bench(
+        tmp_path,
+        "accept_length,throughput,baseline,gpu\n2.1,82.3,90,H200\n2.2,50.1,45,RTX 4090\n",
+    )
+    with pytest.raises(IncompatiblePointsError, match="--system"):
+        fit(path)
+    assert fit(path, system="4090").num_points == 1
