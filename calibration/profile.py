@@ -41,7 +41,7 @@ class _Objective:
         )
         inner = (design / self.row_variance[:, None]).T @ design + np.diag(precision)
         self.inner_inverse = np.linalg.inv(inner)
-        self.prior_precision = np.linalg.inv(prior.covariance)
+        self.prior_precision = np.linalg.inv(posterior.prior_covariance)
 
     def _model(self, internal: Array) -> tuple[Array, Array, Array, Array]:
         """Fitted ln S and its derivatives."""

@@ -80,8 +80,8 @@ def test_profile_and_normal_intervals_agree_where_much_is_learned() -> None:
     profiled = {one.name: one for one in fit(points).constants}
     normal = {one.name: one for one in fit(points, profile=False).constants}
     for name in ("fixed_cost", "step_cost"):
-        assert profiled[name].low == pytest.approx(normal[name].low, rel=0.03)
-        assert profiled[name].high == pytest.approx(normal[name].high, rel=0.03)
+        assert profiled[name].low == pytest.approx(normal[name].low, rel=0.08)
+        assert profiled[name].high == pytest.approx(normal[name].high, rel=0.08)
 
 
 def test_the_order_of_rows_does_not_matter() -> None:
