@@ -134,7 +134,7 @@ def accept_length_draws(
     depths: Sequence[int],
     *,
     num_draws: int,
-    rng: np.random.Generator,
+    rng: "np.random.Generator",  # quoted: numpy.random loads on demand
 ) -> Array:
     r"""Equally likely accept lengths at several depths, jointly.
 
@@ -192,7 +192,6 @@ def _from_list(
         ConditionalAccuracy,
         FullAccuracy,
         check_shape,
-        tail_spread,
     )
 
     given: FullAccuracy | ConditionalAccuracy
@@ -218,22 +217,26 @@ def _from_list(
             )
         )
     notes += _tree_note(configurations)
-    spread = tail_spread(full, wanted)
-    values = tuple(
-        AcceptLength(
-            estimate=Estimate(median=value, low=low, high=high),
-            log_sd=sd / value,
-        )
-        for value, low, high, sd in zip(
-            spread.value.tolist(),
-            spread.low.tolist(),
-            spread.high.tolist(),
-            spread.sd.tolist(),
-            strict=True,
-        )
-    )
     return AcceptLengths(
-        values=values, as_logged=None, measured_depth=measured, curve=full, notes=tuple(notes)
+        values=_along(full, wanted),
+        as_logged=None,
+        measured_depth=measured,
+        curve=full,
+        notes=tuple(notes),
+    )
+
+
+def _along(full: "FullAccuracy", depths: list[int]) -> tuple[AcceptLength, ...]:
+    """Accept lengths at depths of a list: its sums, and beyond it the tail model."""
+    if max(depths) <= full.num_steps:
+        return tuple(AcceptLength.exact(full.accept_length(depth)) for depth in depths)
+    from specmodel.acceptance import tail_spread  # noqa: PLC0415 - loads on demand
+
+    spread = tail_spread(full, depths)
+    columns = (spread.value, spread.low, spread.high, spread.sd)
+    return tuple(
+        AcceptLength(estimate=Estimate(median=value, low=low, high=high), log_sd=sd / value)
+        for value, low, high, sd in zip(*(one.tolist() for one in columns), strict=True)
     )
 
 

@@ -142,7 +142,7 @@ def workload_of(
     Returns
     -------
     str or None
-        None for a workload that the points do not hold.
+        None for a workload that the points do not hold or do not name.
 
     Raises
     ------
@@ -161,7 +161,9 @@ def workload_of(
         for entry in entries
         if _same(entry.batch_size, batch) and _same(entry.context_tokens, context)
     )
-    return here[0] if len(here) == 1 else None
+    # Points that do not name their workload do not say that the next run is the same one: its
+    # baseline is still the only one known, but what it misses is drawn anew.
+    return here[0] if len(here) == 1 and here[0] else None
 
 
 def longest_accept_length(configuration: Configuration) -> float | None:

@@ -5,6 +5,7 @@ from typing import Any
 from calibration.packaged import PackagedTable
 from calibration.packaged_contents import Varying, varying_columns
 from calibration.report.layout import WIDTH, table, wrapped
+from specmodel.units import KIBI
 
 SCHEMA_VERSION = 1
 """Version of the JSON of the list. 1: first release."""
@@ -112,4 +113,4 @@ def _varies(columns: tuple[Varying, ...]) -> str:
 
 def _short(value: float) -> str:
     """A count, in thousands where it is large."""
-    return f"{value:g}" if value < 10_000 else f"{value / 1024:.0f}k"
+    return f"{value:g}" if value < 10_000 else f"{value / KIBI:.0f}k"
