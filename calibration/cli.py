@@ -120,9 +120,9 @@ def _fail(message: str, status: int) -> NoReturn:
 )
 @click.version_option(__version__, prog_name="specmodel")
 def main() -> None:
-    r"""What speed-up does speculative decoding give, how sure is that, and what to do next.
+    """What speed-up does speculative decoding give, how sure is that, and what to do next.
 
     \b
     specmodel fit bench.csv
     specmodel predict --accept 2.75
-    """
+    """  # noqa: D301 - click wants the backspace itself

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from calibration.commands.option_values import picture
 from calibration.questions import UsageError
 
 
@@ -21,7 +22,7 @@ from calibration.questions import UsageError
     help="Calibration file to write.",
 )
 @click.option("--force", is_flag=True, help="Fit although the baselines are unsound.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw predicted against measured.")
+@click.option("--plot", metavar="FILE", callback=picture, help="Draw predicted against measured.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 def command(
     *,
@@ -33,14 +34,14 @@ def command(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    r"""Fit the constants of one system from benchmark points, and write calibration.json.
+    """Fit the constants of one system from benchmark points, and write calibration.json.
 
     BENCH is one file or several of one system: a table with accept_length, throughput and baseline.
 
     \b
     specmodel fit bench.csv
     specmodel fit --data specbundle-llama31-8b -o llama.json --plot llama.png
-    """
+    """  # noqa: D301 - click wants the backspace itself
     if bench and name:
         raise UsageError("one of them", "BENCH and --data both name points")
     if not bench and not name:

@@ -1,9 +1,13 @@
 """From the text of an option to its value: depths, lists of accuracies."""
 
+from pathlib import Path
+
 import click
 
 DEEPEST = 128
 """Deepest draft that is answered for. [tokens]"""
+
+_PICTURES = (".png", ".svg", ".pdf")
 
 
 def depths(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
@@ -84,3 +88,30 @@ def accuracies(
     if not numbers:
         raise click.BadParameter("an empty list; give one accuracy per depth", ctx, param)
     return tuple(numbers)
+
+
+def picture(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
+    """File of a picture, refused before anything is computed where its type is not known.
+
+    Parameters
+    ----------
+    ctx, param
+        Of the option.
+    value : str or None
+        As typed.
+
+    Returns
+    -------
+    Path or None
+        None where the option was not given.
+
+    Raises
+    ------
+    click.BadParameter
+        If it does not end in .png, .svg or .pdf.
+    """
+    if value is None:
+        return None
+    if not value.lower().endswith(_PICTURES):
+        raise click.BadParameter(f"{value!r} must end in {', '.join(_PICTURES)}", ctx, param)
+    return Path(value)

@@ -7,7 +7,7 @@ import click
 
 from calibration.accept_lengths import AskedAcceptLength
 from calibration.answer import Asked, answer, note_lines
-from calibration.commands.option_values import accuracies, depths
+from calibration.commands.option_values import accuracies, depths, picture
 from calibration.questions import AskedConfiguration, UsageError
 from calibration.report.layout import wrapped
 from specmodel.calibrated import Calibration
@@ -66,9 +66,7 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 @click.option(
     "--points", type=click.Path(path_type=Path), help="Predict every row of a points file, as CSV."
 )
-@click.option(
-    "--plot", type=click.Path(path_type=Path), help="Draw tokens/s against accept length."
-)
+@click.option("--plot", metavar="FILE", callback=picture, help="Draw tokens/s by accept length.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 def command(  # noqa: PLR0917 - click passes by name
     accept: float | None,
@@ -92,7 +90,7 @@ def command(  # noqa: PLR0917 - click passes by name
     *,
     as_json: bool,
 ) -> None:
-    r"""Predict speed-up and tokens/s, with the probability of beating no speculation.
+    """Predict speed-up and tokens/s, with the probability of beating no speculation.
 
     Acceptance comes from one of --accept, --full and --conditional. What is not given is the
     calibrated configuration where there is a single one.
@@ -102,7 +100,7 @@ def command(  # noqa: PLR0917 - click passes by name
     specmodel predict --full .742,.47,.29,.15,.097 --depth 1:10
     specmodel predict --accept 2.75 --accept-depth 5 --depth 10
     specmodel predict --target-speedup 1.3
-    """
+    """  # noqa: D301 - click wants the backspace itself
     given = [
         name
         for name, value in (
