@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from calibration.fitting import with_expert_counts
 from calibration.map_fit import fit_rows
+from calibration.scores import CENTRAL, Overall, Predictions, Score, overall_of, score_of
 from calibration.soundness import assess_soundness
 from calibration.splits import (
     ConfigurationSplit,
@@ -34,7 +35,6 @@ Mask = NDArray[np.bool_]
 
 FEW_ROWS = (0, 1, 2, 5)
 SPLITS = ("workload", "config", "row", "few", "load", "fitted")
-CENTRAL = 0.90
 
 TEXTBOOK_DRAFT_COST = 0.05
 """Draft cost ratio that the textbook formula assumes where nothing was measured: an overhead of 15 %
@@ -64,79 +64,6 @@ class EvaluatedSystem:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """Errors of one system under one split: relative errors of the speed-up.
-
-    Parameters
-    ----------
-    system, split : str
-        What was evaluated.
-    num_predictions : int
-        Rows predicted, draws included.
-    mape, median, p90, worst : float
-        Of the absolute relative error, [-].
-    coverage : float
-        Share of predictions inside their 90 % interval, [-].
-    half_width : float
-        Mean half width of the intervals, relative, [-].
-    constant_mape, textbook_mape : float
-        Mean absolute error of one round cost for all, and of the textbook formula; NaN without
-        calibration rows for the first, [-].
-    regret : float
-        Mean throughput lost by choosing the configuration that the predictions call best; NaN where
-        no group holds two configurations, [-].
-    """
-
-    system: str
-    split: str
-    num_predictions: int
-    mape: float
-    median: float
-    p90: float
-    worst: float
-    coverage: float
-    half_width: float
-    constant_mape: float
-    textbook_mape: float
-    regret: float
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overall:
-    """A split over all systems.
-
-    Parameters
-    ----------
-    split : str
-        Which one.
-    num_systems, num_predictions : int
-        What went in.
-    mape, constant_mape, textbook_mape, regret : float
-        Means of the systems' values, [-].
-    median : float
-        Of all errors pooled, [-].
-    coverage : float
-        Of all predictions pooled, [-].
-    coverage_low, coverage_high : float
-        Central 90 % interval of the coverage: bootstrap over systems, [-].
-    """
-
-    split: str
-    num_systems: int
-    num_predictions: int
-    mape: float
-    median: float
-    constant_mape: float
-    textbook_mape: float
-    regret: float
-    coverage: float
-    coverage_low: float
-    coverage_high: float
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """Everything that `evaluate` found.
 
@@ -153,19 +80,6 @@ class Evaluation:
     scores: tuple[Score, ...]
     overall: tuple[Overall, ...]
     set_aside: tuple[str, ...]
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Predictions:
-    """Predictions of one system under one split, row by row."""
-
-    error: Array
-    covered: Mask
-    half_width: Array
-    constant_error: Array
-    textbook_error: Array
-    regret: float
 
 
 def evaluate(
@@ -230,23 +144,25 @@ def evaluate(
             + ("; set aside: " + "; ".join(set_aside) if set_aside else "")
         )
     chosen = _splits(splits, num_rows, draws, seed)
-    results: dict[str, list[tuple[EvaluatedSystem, _Predictions]]] = {
-        split.name: [] for split in chosen
-    }
+    results: dict[str, list[tuple[str, str, Predictions]]] = {split.name: [] for split in chosen}
     for system in found:
         progress(system.name)
         for split in chosen:
             predictions = _predict_split(system, split)
             if predictions is not None:
-                results[split.name].append((system, predictions))
+                results[split.name].append(
+                    (system.name, system.target_model or system.name, predictions)
+                )
     generator = np.random.default_rng(seed)
     return Evaluation(
         scores=tuple(
-            _score(system.name, name, predictions)
+            score_of(system, name, predictions)
             for name, pairs in results.items()
-            for system, predictions in pairs
+            for system, _, predictions in pairs
         ),
-        overall=tuple(_overall(name, pairs, generator) for name, pairs in results.items() if pairs),
+        overall=tuple(
+            overall_of(name, pairs, generator) for name, pairs in results.items() if pairs
+        ),
         set_aside=tuple(set_aside),
     )
 
@@ -309,7 +225,7 @@ def _seen_only(rows: Rows, seen: Mask) -> Rows:
     return replace(rows, configuration=renumbered(rows.configuration), run=renumbered(rows.run))
 
 
-def _predict_split(system: EvaluatedSystem, split: Split) -> _Predictions | None:
+def _predict_split(system: EvaluatedSystem, split: Split) -> Predictions | None:
     """Predict every test row of a split; None where the split does not apply."""
     rows, truth = system.rows.rows, system.rows.log_speedup
     parts: list[tuple[Array, Mask, Array, Array, Array]] = []
@@ -347,7 +263,7 @@ def _predict_split(system: EvaluatedSystem, split: Split) -> _Predictions | None
     )
     if not regrets:
         regrets.append(_regret(system.rows, predicted))
-    return _Predictions(
+    return Predictions(
         error=error,
         covered=covered.astype(np.bool_),
         half_width=half_width,
@@ -393,64 +309,3 @@ def _regret(rows: SystemRows, predicted: Array) -> float:
             best = members[int(np.argmax(predicted[members]))]
             losses.append(-np.expm1(rows.log_speedup[best] - rows.log_speedup[members].max()))
     return float(np.mean(losses)) if losses else np.nan
-
-
-def _mean_absolute(error: Array) -> float:
-    """Mean absolute error; NaN where there is none."""
-    finite = np.abs(error[np.isfinite(error)])
-    return float(finite.mean()) if finite.size else np.nan
-
-
-def _score(system: str, split: str, found: _Predictions) -> Score:
-    """Summary of one system."""
-    error = np.abs(found.error)
-    return Score(
-        system=system,
-        split=split,
-        num_predictions=int(error.size),
-        mape=float(error.mean()),
-        median=float(np.median(error)),
-        p90=float(np.quantile(error, 0.9)),
-        worst=float(error.max()),
-        coverage=float(found.covered.mean()),
-        half_width=float(found.half_width.mean()),
-        constant_mape=_mean_absolute(found.constant_error),
-        textbook_mape=_mean_absolute(found.textbook_error),
-        regret=found.regret,
-    )
-
-
-def _overall(
-    split: str,
-    pairs: list[tuple[EvaluatedSystem, _Predictions]],
-    generator: np.random.Generator,
-) -> Overall:
-    """Summary of one split: means of systems; coverage pooled, with a bootstrap over targets."""
-    scores = [_score(system.name, split, found) for system, found in pairs]
-    clusters: dict[str, list[Mask]] = {}
-    for system, found in pairs:
-        clusters.setdefault(system.target_model or system.name, []).append(found.covered)
-    inside = np.array([sum(int(mask.sum()) for mask in masks) for masks in clusters.values()])
-    total = np.array([sum(mask.size for mask in masks) for masks in clusters.values()])
-    drawn = generator.integers(0, total.size, size=(2000, total.size))
-    resampled = inside[drawn].sum(axis=1) / total[drawn].sum(axis=1)
-    low, high = np.quantile(resampled, [(1 - CENTRAL) / 2, (1 + CENTRAL) / 2]).tolist()
-    return Overall(
-        split=split,
-        num_systems=len(pairs),
-        num_predictions=int(total.sum()),
-        mape=float(np.mean([score.mape for score in scores])),
-        median=float(np.median(np.concatenate([np.abs(found.error) for _, found in pairs]))),
-        constant_mape=_finite_mean([score.constant_mape for score in scores]),
-        textbook_mape=_finite_mean([score.textbook_mape for score in scores]),
-        regret=_finite_mean([score.regret for score in scores]),
-        coverage=float(inside.sum() / total.sum()),
-        coverage_low=low,
-        coverage_high=high,
-    )
-
-
-def _finite_mean(values: list[float]) -> float:
-    """Mean of the finite ones; NaN where there is none."""
-    finite = [value for value in values if np.isfinite(value)]
-    return float(np.mean(finite)) if finite else np.nan

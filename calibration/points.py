@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from specmodel.atomic_file import write_text_atomically
 from calibration.baselines import match_baselines
 from calibration.readers import (
     CANONICAL_NAMES,
@@ -22,6 +21,7 @@ from calibration.readers import (
 from calibration.soundness import warn_round_cost_below_one
 from calibration.systems import systems
 from calibration.table import Points, frame_of, warn_rows
+from specmodel.atomic_file import write_text_atomically
 from specmodel.errors import ParameterError
 
 PathLike: TypeAlias = Path | str

@@ -84,6 +84,15 @@ def load_calibration(path: Path | str) -> Calibration:
     Notes
     -----
     A newer schema is refused with its version named, so that nothing is read wrongly.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "calibration.json"
+    ...     save_calibration(Calibration.from_prior(), file)
+    ...     load_calibration(file).label
+    ''
     """
     try:
         text = Path(path).read_text(encoding="utf-8")

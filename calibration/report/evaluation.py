@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from calibration.evaluation import Evaluation, Overall, Score
+from calibration.evaluation import Evaluation
+from calibration.scores import Overall, Score
 
 SCHEMA_VERSION = 1
 

@@ -33,4 +33,4 @@ def test_cold_prediction_beside_bare_imports(
         sys.stdout.write(
             f"\ncold predict / (import numpy, click): median ratio {np.median(ratios):.2f}\n"
         )
-    benchmark.pedantic(seconds, (PREDICT, tmp_path), rounds=ROUNDS)
+    benchmark.pedantic(seconds, (PREDICT, tmp_path), rounds=ROUNDS)  # type: ignore[no-untyped-call]

@@ -19,5 +19,5 @@ def test_fit_of_70_rows(benchmark: BenchmarkFixture) -> None:
 @pytest.mark.benchmark(group="fit")
 def test_fit_of_2000_rows(benchmark: BenchmarkFixture, large_bench: Path) -> None:
     points = read_points(large_bench)
-    calibration = benchmark.pedantic(fit, (points,), rounds=3)
+    calibration = benchmark.pedantic(fit, (points,), rounds=3)  # type: ignore[no-untyped-call]
     assert calibration.num_points == 2000
