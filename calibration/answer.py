@@ -40,7 +40,6 @@ NUM_DRAWS = 4000
 """Draws of the posterior from which the best depth is chosen. [-]"""
 
 _SEED = 1
-_SAME_KIND = 8  # characters by which remarks of one code are of one kind: the axis of a range
 _LADDER = 4
 
 
@@ -59,13 +58,14 @@ class Identity(NamedTuple):
     """The plain identity of one measured configuration, beside the posterior.
 
     `here` tells whether it is the configuration of the answer; `speedup` is what the identity alone
-    gives at the accept length asked for, None where there is none.
+    gives at the accept length asked for, None where there is none. The baseline is that of the answer,
+    None where it is not known.
     """
 
     observation: Observation
     here: bool
     speedup: float | None
-    baseline_tokens_per_s: float
+    baseline_tokens_per_s: float | None
 
 
 class Claim(NamedTuple):
@@ -214,12 +214,12 @@ def note_lines(found: Answer) -> list[str]:
         messages[note] = [note.message]
     for depth in found.depths:
         for note in depth.notes:
-            key = (note.code, note.message[:_SAME_KIND])
+            key = (note.code, note.message.partition(" ")[0])  # the axis of a range
             known = messages.setdefault(key, [])
             if note.message not in known:
                 known.append(note.message)
     return [
-        known[0] + (f" (and at {len(known) - 1} more depths)" if len(known) > 1 else "")
+        known[0] + (f" (and at other depths: {len(known) - 1} more)" if len(known) > 1 else "")
         for known in messages.values()
     ]
 
@@ -318,12 +318,11 @@ def _identity(calibration: Calibration, depth: DepthAnswer) -> Identity | None:
         return None
     observation = same[0] if same else observations[0]
     accept = depth.prediction.question.accept_length.estimate.median
-    rate = depth.prediction.baseline_tokens_per_s
     return Identity(
         observation=observation,
         here=bool(same),
         speedup=accept / observation.round_cost[1] if depth.accept_known else None,
-        baseline_tokens_per_s=observation.baseline_tokens_per_s if rate is None else rate,
+        baseline_tokens_per_s=depth.prediction.baseline_tokens_per_s,
     )
 
 

@@ -5,7 +5,22 @@ from typing import NamedTuple
 import numpy as np
 
 from specmodel.calibrated import Calibration
-from specmodel.constants import CONSTANTS
+from specmodel.constants import CONSTANTS, Constant
+
+SAME_ACCEPT_LENGTH = 1.1
+"""Ratio of accept lengths at one configuration below which they do not tell the non-decode share. [-]"""
+
+_MORE = {
+    "fixed_cost": "depths further apart, or more runs",
+    "step_cost": "depths further apart, or more runs",
+    "tree_cost": "more chains and trees at the same load",
+    "expert_ratio": "more depths or batches",
+    "non_decode_share": "more runs at different accept lengths, or TTFT and output length",
+    "baseline_share": "more workloads with different baselines",
+    "batch_growth_share": "more depths or batches, with a baseline at each",
+    "draft_time_exponent": "more batches or contexts, with a baseline at each",
+    "kv_row_share": "more contexts, with a baseline at each",
+}
 
 
 class Untold(NamedTuple):
@@ -85,8 +100,23 @@ def untold_constants(calibration: Calibration) -> tuple[Untold, ...]:
     for constant, estimate in zip(CONSTANTS, calibration.constants, strict=True):
         summed = single and constant.name in {"fixed_cost", "step_cost"}
         if constant.name in in_play and not summed and estimate.prior_dominated:
-            found.append(Untold((constant.name,), constant.needs))
+            found.append(Untold((constant.name,), _needs(calibration, constant)))
     return tuple(found)
+
+
+def _needs(calibration: Calibration, constant: Constant) -> str:
+    """What would tell a constant that acts on the points: more of what they have, or what they lack."""
+    if constant.name == "non_decode_share" and not accept_lengths_differ(calibration):
+        return constant.needs
+    return _MORE.get(constant.name, constant.needs)
+
+
+def accept_lengths_differ(calibration: Calibration) -> bool:
+    """Whether some configuration was measured at clearly different accept lengths."""
+    return any(
+        one.accept_length[1] > SAME_ACCEPT_LENGTH * one.accept_length[0]
+        for one in calibration.observations
+    )
 
 
 def stated_depths(calibration: Calibration) -> list[float]:

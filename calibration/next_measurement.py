@@ -1,10 +1,7 @@
 """Which measurements would tell most about a system, from what its points lack."""
 
-from calibration.identifiability import stated_depths
+from calibration.identifiability import accept_lengths_differ, stated_depths
 from specmodel.calibrated import Calibration
-
-SAME_ACCEPT_LENGTH = 1.1
-"""Ratio of accept lengths at one configuration below which they do not tell the non-decode share. [-]"""
 
 _SHALLOW, _DEEP = 1, 7
 _MIDDLE = 4
@@ -42,7 +39,7 @@ def next_measurements(calibration: Calibration) -> tuple[str, ...]:
             f"the same load at depth {far}: tells c1, the price of one more draft step, and with it "
             "the best depth"
         )
-    if not _accept_lengths_differ(calibration):
+    if not accept_lengths_differ(calibration):
         wanted.append(
             "another workload with another accept length, and its baseline: tells f (so do TTFT and "
             "output length)"
@@ -53,11 +50,3 @@ def next_measurements(calibration: Calibration) -> tuple[str, ...]:
             "other batches"
         )
     return tuple(wanted)
-
-
-def _accept_lengths_differ(calibration: Calibration) -> bool:
-    """Whether some configuration was measured at clearly different accept lengths."""
-    return any(
-        one.accept_length[1] > SAME_ACCEPT_LENGTH * one.accept_length[0]
-        for one in calibration.observations
-    )

@@ -26,8 +26,8 @@ _PLAIN = {
     "non_decode_share": "time that is not decoding",
     "baseline_share": "slower baselines: not decoding",
     "batch_growth_share": "batch curve: paid by verifying",
-    "draft_time_exponent": "draft step: 1 fixed time, 0 grows",
-    "kv_row_share": "KV read: 0 per request, 1 per row",
+    "draft_time_exponent": "draft time: 1 fixed, 0 grows",
+    "kv_row_share": "KV reads: 0 once, 1 per row",
 }
 
 

@@ -53,6 +53,17 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{text} %"
 
 
+def probability(value: float) -> str:
+    """Return a probability in per cent; nothing is certain.
+
+    Examples
+    --------
+    >>> probability(1.0), probability(0.72), probability(0.0)
+    ('> 99 %', '72 %', '< 1 %')
+    """
+    return percent(min(max(value, 1e-12), 1.0 - 1e-12))
+
+
 def wrapped(text: str, *, indent: int = 0, first: str = "", width: int = WIDTH) -> str:
     """Return a text in lines that fit, with a first piece before it.
 

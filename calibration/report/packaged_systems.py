@@ -10,6 +10,7 @@ from specmodel.units import KIBI
 SCHEMA_VERSION = 1
 """Version of the JSON of the list. 1: first release."""
 
+_MOST_VARIES = 34
 _WORDS = {
     "num_steps": "depth",
     "topk": "topk",
@@ -108,7 +109,11 @@ def _varies(columns: tuple[Varying, ...]) -> str:
             parts.append(f"{column.num_values} {word}")
         elif column.column != "num_draft_tokens":  # follows from depth and topk
             parts.append(f"{word} {_short(column.low)}-{_short(column.high)}")
-    return ", ".join(parts) or "one configuration"
+    text = ", ".join(parts) or "one configuration"
+    while len(text) > _MOST_VARIES:
+        parts.pop()
+        text = ", ".join([*parts, "..."])
+    return text
 
 
 def _short(value: float) -> str:

@@ -4,7 +4,15 @@ import math
 from collections.abc import Callable
 
 from calibration.answer import Answer, Claim, DepthAnswer, Identity
-from calibration.report.layout import interval, labelled, number, percent, table, wrapped
+from calibration.report.layout import (
+    interval,
+    labelled,
+    number,
+    percent,
+    probability,
+    table,
+    wrapped,
+)
 from specmodel.prediction import Estimate, Prediction
 from specmodel.units import MILLI
 
@@ -88,7 +96,7 @@ def _trimmed(value: float) -> str:
 def _rows(prediction: Prediction) -> list[tuple[str, Estimate, int, str]]:
     """Name, value, digits and remark of each predicted quantity."""
     rate = prediction.baseline_tokens_per_s
-    faster = f"faster than no speculation: {percent(prediction.probability_faster)}"
+    faster = f"faster than no speculation: {probability(prediction.probability_faster)}"
     rows = [("speed-up", prediction.speedup, 2, faster)]
     if prediction.output_tokens_per_s and rate is not None:
         rows.append(
@@ -131,7 +139,10 @@ def _side_by_side(logged: Prediction, served: Prediction) -> str:
             ]
         )
     rows.append(
-        ["faster", percent(logged.probability_faster), "", percent(served.probability_faster), ""]
+        [
+            *("faster", probability(logged.probability_faster), ""),
+            *(probability(served.probability_faster), ""),
+        ]
     )
     return table([[row[0].ljust(14), *row[1:]] for row in rows], align="lrlrl")
 
@@ -216,14 +227,11 @@ def _identity(depth: DepthAnswer, identity: Identity, target: float | None) -> l
     if identity.speedup is not None:
         accept = depth.prediction.question.accept_length.estimate.median
         rate = identity.baseline_tokens_per_s
-        lines.append(
-            labelled(
-                "",
-                f"{_trimmed(accept)}{'' if identity.here else ' there'}: {_trimmed(accept)} / "
-                f"{cost:.4f} = {identity.speedup:.3f}, x {rate:g} = {identity.speedup * rate:.1f} "
-                "tokens/s",
-            )
-        )
+        shown, there = _trimmed(accept), "" if identity.here else " there"
+        text = f"{shown}{there}: {shown} / {cost:.4f} = {identity.speedup:.3f}"
+        if rate is not None:
+            text += f", x {rate:g} = {identity.speedup * rate:.1f} tokens/s"
+        lines.append(labelled("", text))
     return lines
 
 
@@ -243,7 +251,7 @@ def _several(answer: Answer) -> list[str]:
             "",
             labelled(
                 "best",
-                f"{what}: the fastest with probability {percent(choice.probability)}; expected to "
+                f"{what}: the fastest with probability {probability(choice.probability)}; expected to "
                 f"lose {percent(choice.regret, 1)} to the depth that is",
             ),
         ]
@@ -261,8 +269,9 @@ def _columns(answer: Answer) -> list[_Column]:
         columns += [
             ("logged", "r", lambda depth: _accept(depth.as_logged)),
             ("speed-up", "r", lambda depth: _speedup(depth.as_logged)),
-            ("90 %", "l", lambda depth: _speedup_range(depth.as_logged)),
         ]
+        if target is None:
+            columns.append(("90 %", "l", lambda depth: _speedup_range(depth.as_logged)))
     if answer.depths[0].accept_known:
         served = "served" if answer.depths[0].as_logged else "accept"
         columns += [
@@ -270,11 +279,14 @@ def _columns(answer: Answer) -> list[_Column]:
             ("speed-up", "r", lambda depth: _speedup(depth.prediction)),
             ("90 %", "l", lambda depth: _speedup_range(depth.prediction)),
         ]
-        if all(depth.prediction.output_tokens_per_s for depth in answer.depths):
+        tokens = all(depth.prediction.output_tokens_per_s for depth in answer.depths)
+        if tokens and answer.depths[0].as_logged is None:
             columns.append(("tokens/s", "r", _tokens))
-            if target is None and not answer.depths[0].as_logged:
+            if target is None:
                 columns.append(("90 %", "l", _tokens_range))
-        columns.append(("faster", "r", lambda depth: percent(depth.prediction.probability_faster)))
+        columns.append(
+            ("faster", "r", lambda depth: probability(depth.prediction.probability_faster))
+        )
     else:
         columns.append(("break-even", "r", _break_even_cell))
     if target is not None:

@@ -1,0 +1,350 @@
+"""`specmodel predict`: depths, targets, JSON, defaults and what is refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+Run = Callable[..., Result]
+
+KEYS = {
+    *("schema_version", "accept_length", "num_steps", "topk", "num_draft_tokens", "batch_size"),
+    *("round_cost", "speedup", "output_tokens_per_s", "tpot_ms", "per_user_tokens_per_s"),
+    *("break_even_accept_length", "probability_faster", "breakdown", "warnings", "calibration"),
+}
+FULL = ".742,.47,.29,.15,.097"
+
+
+def asked(run: Run, *arguments: str | Path) -> dict[str, Any]:
+    result = run("predict", *arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
+
+
+def codes(answer: dict[str, Any]) -> list[str]:
+    return [warning["code"] for warning in answer["warnings"]]
+
+
+def error(run: Run, *arguments: str | Path) -> tuple[int, str]:
+    """Exit status and the one line of an error."""
+    result = run("predict", *arguments)
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    return result.exit_code, line
+
+
+# --- one depth ---
+
+
+def test_the_keys_of_an_answer_are_those_of_the_contract(specmodel: Run, here: Path) -> None:
+    answer = asked(specmodel, "--accept", "2.75")
+    assert set(answer) == KEYS
+    assert answer["calibration"] == here.name
+    for name in ("round_cost", "speedup", "output_tokens_per_s", "tpot_ms"):
+        assert answer[name]["low"] < answer[name]["median"] < answer[name]["high"]
+    assert sum(part["share"] for part in answer["breakdown"]) == pytest.approx(1.0)
+    assert set(answer["breakdown"][0]) == {"term", "share", "time_ms"}
+
+
+@pytest.mark.usefixtures("here")
+def test_time_per_token_is_the_inverse_of_a_user_s_throughput(specmodel: Run) -> None:
+    answer = asked(specmodel, "--accept", "2.75")
+    assert answer["tpot_ms"]["low"] * answer["per_user_tokens_per_s"]["high"] == pytest.approx(1e3)
+
+
+@pytest.mark.usefixtures("here")
+def test_tokens_per_s_is_the_speedup_times_the_baseline(specmodel: Run) -> None:
+    answer = asked(specmodel, "--accept", "2.75", "--baseline", "100")
+    ratio = answer["output_tokens_per_s"]["median"] / answer["speedup"]["median"]
+    assert ratio == pytest.approx(100.0)
+
+
+def test_without_a_calibration_the_packaged_prior_answers_and_is_named(specmodel: Run) -> None:
+    answer = asked(specmodel, "--accept", "2.75", "--depth", "5")
+    assert answer["calibration"] == "packaged prior"
+    assert "packaged_prior" in codes(answer)
+    assert answer["output_tokens_per_s"] is None
+    assert answer["tpot_ms"] is None
+    assert "no_baseline" in codes(answer)
+
+
+def test_the_packaged_prior_needs_a_depth(specmodel: Run) -> None:
+    status, line = error(specmodel, "--accept", "2.75")
+    assert status == 2
+    assert "--depth" in line
+
+
+@pytest.mark.usefixtures("here")
+def test_a_depth_beside_points_that_state_none_is_warned_of(specmodel: Run) -> None:
+    assert "unknown_depth" in codes(asked(specmodel, "--accept", "2.75", "--depth", "5"))
+    assert "unknown_depth" in codes(asked(specmodel, "--full", FULL))
+    assert "unknown_depth" not in codes(asked(specmodel, "--accept", "2.75"))
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("option", "axis"),
+    [(("--batch-size", "8"), "batch 8"), (("--context-tokens", "9000"), "context 9000")],
+)
+def test_a_load_that_the_points_do_not_state_is_warned_of(
+    specmodel: Run, option: tuple[str, str], axis: str
+) -> None:
+    answer = asked(specmodel, "--accept", "2.75", "--baseline", "90", *option)
+    assert any(warning["message"].startswith(axis) for warning in answer["warnings"])
+
+
+@pytest.mark.usefixtures("here")
+def test_a_tree_is_outside_points_of_chains(specmodel: Run) -> None:
+    answer = asked(
+        specmodel, "--accept", "2.75", "--depth", "5", "--topk", "4", "--num-draft-tokens", "16"
+    )
+    assert any("topk 4 is outside" in warning["message"] for warning in answer["warnings"])
+    assert answer["num_draft_tokens"] == 16
+
+
+@pytest.mark.usefixtures("here")
+def test_a_baseline_of_another_load_is_warned_of(specmodel: Run) -> None:
+    assert "baseline_differs" in codes(asked(specmodel, "--accept", "2.75", "--baseline", "45"))
+    assert "baseline_differs" not in codes(asked(specmodel, "--accept", "2.75", "--baseline", "88"))
+
+
+def test_a_depth_that_cannot_pay_is_called_out(specmodel: Run, reference_at_depth_3: Path) -> None:
+    answer = asked(
+        specmodel, "--accept", "1.9", "--calibration", reference_at_depth_3, "--depth", "1"
+    )
+    needed = answer["break_even_accept_length"]["median"]
+    assert ("out_of_reach" in codes(answer)) == (needed > 2.0)
+
+
+@pytest.mark.usefixtures("here")
+def test_the_text_fits_80_columns_and_names_the_calibration(specmodel: Run) -> None:
+    for arguments in (
+        ("--accept", "2.75", "--target-speedup", "1.3"),
+        ("--full", FULL, "--depth", "1:10"),
+        ("--full", FULL, "--depth", "1:10", "--accuracy-from", "training", "--target-speedup", "2"),
+        ("--full", FULL, "--depth", "10", "--accuracy-from", "training"),
+        ("--accept", "2.75", "--baseline", "1234", "--batch-size", "64"),
+    ):
+        result = specmodel("predict", *arguments)
+        lines = result.stdout.splitlines() + result.stderr.splitlines()
+        assert max(map(len, lines)) <= 80, arguments
+        assert lines[0].startswith("calibration.json: unnamed system, 1 point")
+
+
+@pytest.mark.usefixtures("here")
+def test_notes_go_to_standard_error(specmodel: Run) -> None:
+    result = specmodel("predict", "--accept", "2.75")
+    assert "Note: accept length 2.75 is outside what was measured, 2.1" in result.stderr
+    assert "Note" not in result.stdout
+    as_json = specmodel("predict", "--accept", "2.75", "--json")
+    assert json.loads(as_json.stdout)["schema_version"] == 1
+
+
+# --- several depths ---
+
+
+@pytest.mark.usefixtures("here")
+def test_a_range_has_one_prediction_per_depth_and_the_best(specmodel: Run) -> None:
+    answer = asked(specmodel, "--full", FULL, "--depth", "1:10")
+    assert [one["num_steps"] for one in answer["predictions"]] == list(range(1, 11))
+    assert all(set(one) == KEYS for one in answer["predictions"])
+    gains = {one["num_steps"]: one["speedup"]["median"] for one in answer["predictions"]}
+    assert answer["best_num_steps"] in gains
+    assert gains[answer["best_num_steps"]] >= max(gains.values()) * 0.97
+    assert 0 < answer["probability_best"] <= 1
+    assert 0 <= answer["expected_regret"] < 0.1
+    candidates = answer["candidates"]
+    assert sum(one["probability_best"] for one in candidates) == pytest.approx(1.0)
+    assert candidates[0]["num_steps"] == 0
+
+
+@pytest.mark.usefixtures("here")
+def test_a_range_marks_one_line_as_the_best(specmodel: Run) -> None:
+    out = specmodel("predict", "--full", FULL, "--depth", "1:10").stdout
+    best = asked(specmodel, "--full", FULL, "--depth", "1:10")["best_num_steps"]
+    (marked,) = [line for line in out.splitlines() if line.endswith("<- best")]
+    assert marked.split()[0] == str(best)
+    assert f"depth {best}: the fastest with probability" in out
+
+
+def test_no_speculation_wins_for_a_draft_that_is_never_right(
+    specmodel: Run, reference_at_depth_3: Path
+) -> None:
+    arguments = ("--accept", "1.1", "--depth", "1:6", "--calibration", reference_at_depth_3)
+    assert asked(specmodel, *arguments)["best_num_steps"] == 0
+    assert "no speculation: the fastest" in specmodel("predict", *arguments).stdout
+
+
+def test_one_number_belongs_to_the_only_calibrated_depth(
+    specmodel: Run, reference_at_depth_3: Path
+) -> None:
+    answer = asked(
+        specmodel, "--accept", "2.75", "--depth", "1:5", "--calibration", reference_at_depth_3
+    )
+    accepts = {one["num_steps"]: one["accept_length"] for one in answer["predictions"]}
+    assert accepts[3] == {"median": 2.75, "low": 2.75, "high": 2.75}
+    assert accepts[1]["median"] < 2.0
+    assert accepts[5]["median"] > 2.75
+    assert "accept_length_carried" in codes(answer)
+
+
+@pytest.mark.usefixtures("here")
+def test_one_number_for_several_depths_needs_its_own_depth(specmodel: Run) -> None:
+    status, line = error(specmodel, "--accept", "2.75", "--depth", "1:5")
+    assert status == 2
+    assert "--accept-depth" in line
+
+
+@pytest.mark.usefixtures("here")
+def test_equal_questions_get_equal_answers(specmodel: Run) -> None:
+    arguments = ("--full", FULL, "--depth", "1:6")
+    assert asked(specmodel, *arguments) == asked(specmodel, *arguments)
+
+
+# --- targets and claims ---
+
+
+def test_a_target_beyond_the_depth_is_not_feasible(
+    specmodel: Run, reference_at_depth_3: Path
+) -> None:
+    arguments = ("--target-speedup", "3", "--calibration", reference_at_depth_3)
+    target = asked(specmodel, *arguments)["target"]
+    assert target["accept_length"]["median"] > 4
+    assert not target["feasible"]
+    assert "out of reach" in " ".join(specmodel("predict", *arguments).stdout.split())
+    near = asked(specmodel, "--target-speedup", "1.2", "--calibration", reference_at_depth_3)
+    assert near["target"]["feasible"]
+
+
+@pytest.mark.usefixtures("here")
+def test_a_target_that_no_accept_length_reaches_is_null(specmodel: Run) -> None:
+    target = asked(specmodel, "--target-speedup", "100000")["target"]
+    assert target["accept_length"]["median"] is None
+    said = specmodel("predict", "--target-speedup", "100000").stdout
+    assert "no accept length reaches" in said
+
+
+@pytest.mark.usefixtures("here")
+def test_a_target_of_one_is_the_break_even(specmodel: Run) -> None:
+    answer = asked(specmodel, "--target-speedup", "1")
+    assert answer["target"]["accept_length"] == pytest.approx(answer["break_even_accept_length"])
+
+
+@pytest.mark.usefixtures("here")
+def test_a_claim_needs_depths_beyond_the_measured_ones(specmodel: Run) -> None:
+    status, line = error(specmodel, "--full", FULL, "--claim", "3.1")
+    assert status == 2
+    assert "--depth" in line
+    answer = asked(specmodel, "--full", FULL, "--depth", "10", "--claim", "3.1")
+    (claim,) = answer["claims"]
+    assert claim["required_conditional_accuracy"] > 0.79
+
+
+# --- pictures ---
+
+
+@pytest.mark.usefixtures("here")
+def test_a_picture_is_drawn(specmodel: Run, tmp_path: Path) -> None:
+    result = specmodel("predict", "--accept", "2.75", "--plot", "one.png")
+    assert result.exit_code == 0, result.stderr
+    assert (tmp_path / "one.png").read_bytes()[1:4] == b"PNG"
+    result = specmodel("predict", "--full", FULL, "--depth", "1:5", "--plot", "five.svg")
+    assert result.exit_code == 0, result.stderr
+    assert "<svg" in (tmp_path / "five.svg").read_text(encoding="utf-8")
+
+
+# --- refused ---
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--accept", "0.9"), "at least 1"),
+        (("--accept", "nan"), "finite"),
+        (("--accept", "inf"), "finite"),
+        (("--accept", "4.2", "--depth", "3"), "between 1 and 4"),
+        (("--accept", "4.2", "--accept-depth", "3", "--depth", "5"), "between 1 and 4"),
+        (("--full", "74.2,47,29"), "a percentage? divide by 100"),
+        (("--conditional", "77,65"), "a percentage? divide by 100"),
+        (("--full", ".4,.5"), "never rises"),
+        (("--full", "-.4"), "in [0, 1]"),
+        (("--full", "nan"), "finite"),
+        (("--accept", "2", "--workload", "chat"), "unknown workload 'chat'"),
+    ],
+)
+def test_impossible_values_are_bad_data(
+    specmodel: Run, arguments: tuple[str, ...], said: str
+) -> None:
+    status, line = error(specmodel, *arguments)
+    assert status == 1
+    assert said in line
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "--accept"),
+        (("--depth", "3"), "--accept"),
+        (("--accept", "two"), "--accept"),
+        (("--accept", "2", "--full", ".5"), "--accept and --full"),
+        (("--accept", "2", "--depth", "0"), "depth 0 is no speculation"),
+        (("--full", ".5", "--depth", "0:3"), "depth 0 is no speculation"),
+        (("--accept", "2", "--depth", "5:3"), "ends before it begins"),
+        (("--accept", "2", "--depth", "x"), "neither a depth"),
+        (("--accept", "2", "--depth", "1:9999"), "deeper than"),
+        (("--full", ".7,x"), "'x'"),
+        (("--full", "70%,50%"), "fraction"),
+        (("--full", ""), "empty list"),
+        (("--full", ".7", "--accept-depth", "2"), "--accept"),
+        (("--accept", "2", "--topk", "4", "--depth", "3"), "--num-draft-tokens"),
+        (("--accept", "2", "--baseline", "0"), "--baseline"),
+        (("--target-speedup", "-1"), "--target-speedup"),
+        (("--log", "train.log"), "not read yet"),
+        (("--accept", "2", "--plot", "x.jpg"), ".png"),
+        (("--target-speedup", "2", "--plot", "x.png"), "--plot draws predictions"),
+        (("--accept", "2", "--nonsense"), "--nonsense"),
+    ],
+)
+def test_a_question_that_cannot_be_understood_is_bad_usage(
+    specmodel: Run, arguments: tuple[str, ...], said: str
+) -> None:
+    status, line = error(specmodel, *arguments)
+    assert status == 2
+    assert said in line
+
+
+def test_a_calibration_of_several_depths_asks_which(specmodel: Run, tmp_path: Path) -> None:
+    bench = tmp_path / "bench.csv"
+    bench.write_text("tau,tok/s,baseline,k\n1.9,90,80,3\n2.1,92,80,5\n", encoding="utf-8")
+    assert specmodel("fit", bench).exit_code == 0
+    status, line = error(specmodel, "--accept", "2")
+    assert status == 2
+    assert "(3, 5)" in line
+    assert "--depth" in line
+    assert asked(specmodel, "--accept", "2", "--depth", "3")["num_steps"] == 3
+
+
+def test_several_workloads_need_a_name_for_tokens_per_s(specmodel: Run, tmp_path: Path) -> None:
+    bench = tmp_path / "bench.csv"
+    bench.write_text(
+        "workload,tau,tok/s,baseline,k\nchat,1.9,100,80,3\ncode,2.4,118,77,3\n", encoding="utf-8"
+    )
+    assert specmodel("fit", bench).exit_code == 0
+    unnamed = asked(specmodel, "--accept", "2")
+    assert unnamed["output_tokens_per_s"] is None
+    assert "no_baseline" in codes(unnamed)
+    chat = asked(specmodel, "--accept", "2", "--workload", "chat")
+    rate = chat["output_tokens_per_s"]["median"] / chat["speedup"]["median"]
+    assert rate == pytest.approx(80.0)
+    status, line = error(specmodel, "--accept", "2", "--workload", "maths")
+    assert status == 1
+    assert "chat, code" in line
+    own = asked(specmodel, "--accept", "2", "--workload", "maths", "--baseline", "70")
+    assert own["output_tokens_per_s"]["median"] > 0
