@@ -2,4 +2,5 @@
 
 from calibration.cli import main
 
-main(prog_name="specmodel")
+if __name__ == "__main__":
+    main(prog_name="specmodel")
