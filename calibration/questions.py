@@ -191,7 +191,7 @@ def longest_accept_length(configuration: Configuration) -> float | None:
     if num_steps is None or tokens is None:
         return tokens
     block = num_steps == 1 and configuration.topk == 1 and tokens > 2
-    return tokens if block else min(num_steps + 1.0, tokens)
+    return float(tokens) if block else min(num_steps + 1.0, tokens)
 
 
 def _distinct(names: Iterable[str]) -> list[str]:
