@@ -20,6 +20,9 @@ MATTERS_LOG_SD: Final = 0.02
 BASELINE_DIFFERS: Final = 0.2
 """Relative difference to the calibrated baselines at one load from which a given one is named. [-]"""
 
+SAME_ACCEPT_LENGTH: Final = 0.01
+"""Relative difference below which an accept length is the measured one. [-]"""
+
 _ROUND_COST_CONSTANTS: Final = ("fixed_cost", "step_cost", "tree_cost", "expert_ratio")
 _AXES: Final = {
     "num_steps": "depth",
@@ -87,9 +90,10 @@ def calibration_notes(calibration: Calibration) -> tuple[Note, ...]:
 def _outside_accept(calibration: Calibration, prediction: Prediction) -> list[Note]:
     """An accept length outside the range of the points."""
     accept = prediction.question.accept_length.estimate.median
-    outside = _outside(calibration.hull.get("accept_length"), accept)
-    if not outside:
+    low, high = calibration.hull.get("accept_length", (accept, accept))
+    if low * (1 - SAME_ACCEPT_LENGTH) <= accept <= high * (1 + SAME_ACCEPT_LENGTH):
         return []
+    outside = _outside((low, high), accept)
     return [Note("extrapolation", f"accept length {accept:.4g} is outside {outside}")]
 
 

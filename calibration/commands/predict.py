@@ -122,6 +122,18 @@ def command(  # noqa: PLR0917 - click passes by name
         raise UsageError("--accept", "--accept-depth says where an accept length was measured")
     if plot is not None and not given:
         raise UsageError("--accept, --full or --conditional", "--plot draws predictions")
+    configuration = AskedConfiguration(
+        num_steps=depth,
+        topk=topk,
+        num_draft_tokens=num_draft_tokens,
+        batch_size=batch_size,
+        context_tokens=context_tokens,
+    )
+    one_question = (*configuration, workload, baseline, target_speedup, claim, plot)
+    if points is not None and any(value is not None for value in one_question):
+        raise UsageError(
+            "columns instead", "--points takes depth, load, workload and baseline from its rows"
+        )
     known, source = _calibration(calibration)
     if points is not None:
         _predict_points(known, points, source=source, as_json=as_json)
@@ -138,13 +150,7 @@ def command(  # noqa: PLR0917 - click passes by name
             )
             if given
             else None,
-            configuration=AskedConfiguration(
-                num_steps=depth,
-                topk=topk,
-                num_draft_tokens=num_draft_tokens,
-                batch_size=batch_size,
-                context_tokens=context_tokens,
-            ),
+            configuration=configuration,
             workload=workload,
             baseline_tokens_per_s=baseline,
             target_speedup=target_speedup,

@@ -310,6 +310,7 @@ def test_impossible_values_are_bad_data(
         (("--accept", "2", "--plot", "x.jpg"), ".png"),
         (("--target-speedup", "2", "--plot", "x.png"), "--plot draws predictions"),
         (("--accept", "2", "--nonsense"), "--nonsense"),
+        (("--points", "points.csv", "--depth", "3"), "from its rows"),
     ],
 )
 def test_a_question_that_cannot_be_understood_is_bad_usage(
