@@ -120,7 +120,7 @@ def fit_rows(
     at_effects = np.arange(NUM_CONSTANTS, centre.size)
     precision = np.zeros((centre.size, centre.size))
     base = np.asarray(np.linalg.inv(prior.covariance), dtype=np.float64)
-    freedom = float(max(len(prior.learned_from), 1))
+    freedom = float(len(prior.learned_from)) or np.inf  # a prior from no systems is taken as it is
     state, scale, width = centre, 1.0, 1.0
     fitted, gradient, decode = _model(rows, state)
     for iteration in range(_MAX_ITERATIONS):
@@ -148,7 +148,9 @@ def fit_rows(
         tension = float((state - centre)[:NUM_CONSTANTS] @ base @ (state - centre)[:NUM_CONSTANTS])
         shrink = float(np.sum(base * covariance[:NUM_CONSTANTS, :NUM_CONSTANTS]))
         learned = float(np.clip(NUM_CONSTANTS - shrink, 0.0, NUM_CONSTANTS))
-        widened = max(1.0, (freedom + tension) / (freedom + learned))
+        widened = 1.0
+        if np.isfinite(freedom):
+            widened = max(1.0, (freedom + tension) / (freedom + learned))
         chi_square, redundant = _redundancy(
             jacobian, log_speedup - fitted, row_variance / scale, effect_variance, base
         )

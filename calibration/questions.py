@@ -184,7 +184,7 @@ def longest_accept_length(configuration: Configuration) -> float | None:
     --------
     >>> longest_accept_length(Configuration(num_steps=5))
     6.0
-    >>> longest_accept_length(Configuration(num_steps=1, num_draft_tokens=8))
+    >>> longest_accept_length(Configuration(num_steps=1, num_draft_tokens=8.0))
     8.0
     """
     num_steps, tokens = configuration.num_steps, configuration.num_draft_tokens

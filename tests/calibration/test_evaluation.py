@@ -109,7 +109,15 @@ def test_other_batches_and_contexts_are_read_off_the_baseline(name: str) -> None
     found = {one.split: one for one in evaluate([system(name)], splits=["load"]).scores}
     assert found["load, measured"].median <= 0.10
     assert found["load, measured"].coverage >= 0.85
-    assert found["load, elsewhere"].coverage >= 0.70
+
+
+def test_intervals_cover_where_the_baseline_was_not_measured() -> None:
+    """Pooled over the PCIe rigs; single rigs hold six to ten such rows."""
+    found, _ = systems_to_evaluate([], ["rtx6kpro-kimi-k26-*", "rtx6kpro-glm51-*", "*dsv4flash-v2"])
+    overall = {one.split: one for one in evaluate(found, splits=["load"]).overall}
+    elsewhere = overall["load, elsewhere"]
+    assert elsewhere.coverage >= 0.85
+    assert elsewhere.coverage_low <= 0.90 <= elsewhere.coverage_high
 
 
 def test_a_round_cost_that_rises_with_context_is_expressed() -> None:

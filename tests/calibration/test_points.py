@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specmodel.atomic_file import OutputError, write_text_atomically
 from calibration.points import format_points, read_points, write_points
 from calibration.readers import CANONICAL_NAMES, NUMBER_NAMES, TEXT_NAMES
 from calibration.table import PROVENANCE_COLUMNS, Points
+from specmodel.atomic_file import OutputError, write_text_atomically
 from specmodel.errors import FormatError, ParameterError, SpecModelError
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

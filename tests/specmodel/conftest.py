@@ -40,7 +40,7 @@ def typical() -> Array:
 @pytest.fixture
 def make_prior() -> Callable[..., Prior]:
     def make(
-        *, natural: Array = TYPICAL, sd: ArrayLike = 0.5, noise: Noise = QUIET, systems: int = 5
+        *, natural: Array = TYPICAL, sd: ArrayLike = 0.5, noise: Noise = QUIET, systems: int = 0
     ) -> Prior:
         spread = np.broadcast_to(np.asarray(sd, dtype=np.float64), NUM_CONSTANTS)
         return Prior(
