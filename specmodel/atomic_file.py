@@ -1,7 +1,6 @@
 """Writing a file so that an interruption leaves the old one whole."""
 
 import os
-import secrets
 from pathlib import Path
 
 from specmodel.errors import SpecModelError
@@ -92,6 +91,8 @@ def write_bytes_atomically(path: Path | str, data: bytes) -> None:
 
 def _replace(target: Path, data: bytes) -> None:
     """Put the data in place of a file, or leave everything as it was."""
+    import secrets  # noqa: PLC0415 - only writing needs it, and it is slow to load
+
     temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
     mode = target.stat().st_mode & 0o777 if target.exists() else None
     try:

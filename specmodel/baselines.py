@@ -141,11 +141,9 @@ class Baselines:
         batch, context = np.broadcast_arrays(
             np.asarray(batch_size, dtype=np.float64), np.asarray(context_tokens, dtype=np.float64)
         )
-        loads, inverse = np.unique(
-            np.stack([_coded(batch.ravel()), _coded(context.ravel())]), axis=1, return_inverse=True
-        )
-        values = np.array([best.get((b, c), np.nan) for b, c in loads.T.tolist()])
-        return np.asarray(values[inverse.ravel()].reshape(batch.shape))
+        loads = zip(_coded(batch).ravel().tolist(), _coded(context).ravel().tolist(), strict=True)
+        values = np.array([best.get(load, np.nan) for load in loads], dtype=np.float64)
+        return values.reshape(batch.shape)
 
     def find(self, workload: str, batch_size: float, context_tokens: float) -> Baseline | None:
         """The mean baseline of a workload at a load; None where it was not measured."""

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -108,7 +108,8 @@ class Prior:
 @lru_cache(maxsize=1)
 def _packaged() -> dict[str, Any]:
     """The packaged priors as they stand in the file."""
-    text = resources.files("specmodel").joinpath("data", "priors.json").read_text("utf-8")
+    path = Path(__file__).with_name("data") / "priors.json"  # importlib.resources is slow to load
+    text = path.read_text(encoding="utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded
 

@@ -85,7 +85,7 @@ def student_t_cdf(value: ArrayLike, degrees_of_freedom: ArrayLike) -> NDArray[np
     )
     flat_t, (below, above_weight) = t_value.ravel(), _neighbours(freedom.ravel())
     probability = np.zeros(flat_t.size)
-    for node in np.unique(np.concatenate([below, below + 1])).tolist():
+    for node in _used(below):
         weight = np.where(below == node, 1.0 - above_weight, 0.0)
         weight += np.where(below + 1 == node, above_weight, 0.0)
         used = weight > 0
@@ -130,16 +130,24 @@ def student_t_quantile(probability: float, degrees_of_freedom: ArrayLike) -> NDA
         raise ParameterError("probability", probability, "inside (0, 1)")
     freedom = np.asarray(degrees_of_freedom, dtype=np.float64)
     below, above_weight = _neighbours(freedom.ravel())
-    at_node = _node_quantiles(probability)
+    at_node = np.zeros(_NODES.size)
+    for node in _used(below):
+        at_node[node] = _node_quantile(probability, node)
     quantile = at_node[below] * (1.0 - above_weight) + at_node[below + 1] * above_weight
     return quantile.reshape(freedom.shape)
 
 
-@lru_cache(maxsize=16)
-def _node_quantiles(probability: float) -> NDArray[np.float64]:
-    """Quantile at every node."""
-    quantiles = []
-    for node in _NODES.tolist():
-        angle, cumulative = _table(node)
-        quantiles.append(np.sqrt(node) * np.tan(np.interp(probability, cumulative, angle)))
-    return np.array(quantiles)
+def _used(below: NDArray[np.intp]) -> list[int]:
+    """Nodes at either side of some values."""
+    counts = np.bincount(below, minlength=_NODES.size)
+    counts[1:] += counts[:-1].copy()
+    used: list[int] = np.flatnonzero(counts).tolist()  # np.unique would load numpy.ma, cold
+    return used
+
+
+@lru_cache(maxsize=256)
+def _node_quantile(probability: float, node: int) -> float:
+    """Quantile at a node."""
+    freedom = float(_NODES[node])
+    angle, cumulative = _table(freedom)
+    return float(np.sqrt(freedom) * np.tan(np.interp(probability, cumulative, angle)))
