@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from specmodel.baselines import Baselines
 from specmodel.configuration import Configuration, Run
 from specmodel.constants import NAMES, NUM_CONSTANTS, to_natural
-from specmodel.cost import BatchCurve
+from specmodel.cost import REFERENCE_STEP_TIME_S, BatchCurve
 from specmodel.posterior import NEW, Posterior
 from specmodel.prior import Prior, load_prior
 from specmodel.version import __version__
@@ -68,7 +68,8 @@ class ConstantEstimate:
     prior_value, prior_low, prior_high : float
         The same before the points.
     learned : float
-        1 - posterior sd / prior sd on the internal scale: 0 means the points say nothing, [0, 1].
+        1 - posterior sd / prior sd on the internal scale, the prior as wide as the points made it: 0
+        means the points say nothing, [0, 1].
     """
 
     name: str
@@ -90,6 +91,8 @@ PRIOR_DOMINATED = 0.1
 """Share learned below which a constant is called prior-dominated (theory.md part D: posterior sd above
 0.9 of the prior's)."""
 
+_DRAFT = ("step_cost", "tree_cost")
+_EXPONENT = NAMES.index("draft_time_exponent")
 _NORMAL_95 = 1.6448536269514722
 
 
@@ -195,17 +198,36 @@ class Calibration:
         )
 
     @property
+    def draft_scale(self) -> float:
+        """Factor by which draft constants count at the fastest measured load; 1 where unknown.
+
+        See `specmodel.cost.REFERENCE_STEP_TIME_S`.
+        """
+        batch = self.baselines.column("batch_size")
+        step_s = self.baselines.column("step_time_s")[np.isfinite(batch)]
+        step_s = step_s[np.isfinite(step_s)]
+        return REFERENCE_STEP_TIME_S / float(step_s.min()) if step_s.size else 1.0
+
+    @property
     def constants(self) -> tuple[ConstantEstimate, ...]:
-        """Every constant with its interval, its prior and how much the points taught."""
-        mean, prior_mean = self.posterior.mean[:NUM_CONSTANTS], self.prior.mean
-        sd = np.sqrt(np.diag(self.posterior.covariance)[:NUM_CONSTANTS])
-        prior_sd = np.sqrt(np.diag(self.prior.covariance))
+        """Every constant with its interval, its prior and how much the points taught.
+
+        What a draft step and a tree cost is given in baseline steps of the fastest measured load, where
+        the points know it; at another load it is times `draft_scale` to the `draft_time_exponent`.
+        """
+        mean, sd = self._at_load(
+            self.posterior.mean[:NUM_CONSTANTS],
+            self.posterior.covariance[:NUM_CONSTANTS, :NUM_CONSTANTS],
+        )
+        prior_mean, prior_sd = self._at_load(self.prior.mean, self.prior.covariance)
+        _, widened_sd = self._at_load(self.prior.mean, self.posterior.prior_covariance)
         spread = np.array([-_NORMAL_95, 0.0, _NORMAL_95])[:, None]
-        after = to_natural(mean + spread * sd)
-        before = to_natural(prior_mean + spread * prior_sd)
+        after, before = to_natural(mean + spread * sd), to_natural(prior_mean + spread * prior_sd)
         estimates = []
         for index, name in enumerate(NAMES):
-            low, high = self.intervals.get(name, (float(after[0, index]), float(after[2, index])))
+            low, high = float(after[0, index]), float(after[2, index])
+            if name in self.intervals and (name not in _DRAFT or self.draft_scale == 1.0):
+                low, high = self.intervals[name]
             estimates.append(
                 ConstantEstimate(
                     name=name,
@@ -215,10 +237,21 @@ class Calibration:
                     prior_value=float(before[1, index]),
                     prior_low=float(before[0, index]),
                     prior_high=float(before[2, index]),
-                    learned=float(np.clip(1.0 - sd[index] / prior_sd[index], 0.0, 1.0)),
+                    learned=float(np.clip(1.0 - sd[index] / widened_sd[index], 0.0, 1.0)),
                 )
             )
         return tuple(estimates)
+
+    def _at_load(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
+        """Internal means and standard deviations, draft constants taken to the fastest load."""
+        shift = float(np.log(self.draft_scale))
+        exponent = float(to_natural(mean)[_EXPONENT])
+        jacobian = np.eye(NUM_CONSTANTS)
+        moved = mean.copy()
+        for index in map(NAMES.index, _DRAFT):
+            moved[index] += exponent * shift
+            jacobian[index, _EXPONENT] = exponent * (1.0 - exponent) * shift
+        return moved, np.sqrt(np.einsum("ij,jk,ik->i", jacobian, covariance, jacobian))
 
     def configuration_index(self, configuration: Configuration) -> int:
         """Index of a configuration's effect; `NEW` if the points do not hold it."""

@@ -8,11 +8,13 @@ from specmodel.cost.coverage import verify_growth_of_experts as verify_growth_of
 from specmodel.cost.round_cost import round_cost as round_cost
 from specmodel.cost.round_cost import round_cost_gradient as round_cost_gradient
 from specmodel.cost.round_cost import round_cost_parts as round_cost_parts
+from specmodel.cost.round_terms import REFERENCE_STEP_TIME_S as REFERENCE_STEP_TIME_S
 from specmodel.cost.round_terms import UNKNOWN_DEPTH_NUM_STEPS as UNKNOWN_DEPTH_NUM_STEPS
 from specmodel.cost.round_terms import RoundTerms as RoundTerms
 from specmodel.cost.round_terms import round_terms as round_terms
 
 __all__ = [
+    "REFERENCE_STEP_TIME_S",
     "UNKNOWN_DEPTH_NUM_STEPS",
     "BatchCurve",
     "RoundTerms",
