@@ -8,11 +8,13 @@ import numpy as np
 from calibration.notes import Note
 from calibration.questions import depth_unknown, longest_accept_length
 from specmodel.calibrated import Calibration
-from specmodel.constants import CONSTANTS, NUM_CONSTANTS, slope
+from specmodel.constants import CONSTANTS, NUM_CONSTANTS, index_of, slope
 from specmodel.cost import UNKNOWN_DEPTH_NUM_STEPS
 from specmodel.posterior import NEW
 from specmodel.prediction import Prediction, question_rows
 from specmodel.speedup import log_speedup_gradient
+
+_EXPONENT: Final = index_of("draft_time_exponent")
 
 MATTERS_LOG_SD: Final = 0.02
 """Uncertainty of the speed-up from one constant, from which it is named when it is the prior's. [-]"""
@@ -158,6 +160,10 @@ def _prior_dominated(calibration: Calibration, prediction: Prediction) -> list[N
     _, gradient, _, _ = log_speedup_gradient(
         constants, rows.terms, rows.accept_length, rows.baseline_deficit, rows.measured_share
     )
+    # The exponent only carries the cost of a draft step from the measured load to another one.
+    scale = float(rows.terms.draft_scale[0])
+    if scale != 1.0:
+        gradient[0, _EXPONENT] *= np.log(scale / calibration.draft_scale) / np.log(scale)
     sd = np.sqrt(np.diag(posterior.covariance)[:NUM_CONSTANTS])
     matters = np.abs(gradient[0] * slope(constants)) * sd > MATTERS_LOG_SD
     measured_here = bool(rows.configuration[0] != NEW)  # then their sum is known
