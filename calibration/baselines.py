@@ -1,4 +1,4 @@
-"""Runs without speculation: matched to the runs with it, and gathered for batch curves."""
+"""Runs without speculation, matched to the runs with it."""
 
 from collections import defaultdict
 
@@ -12,9 +12,6 @@ from specmodel.units import MILLI
 
 MATCH_COLUMNS = (*SYSTEM_COLUMNS, *LOAD_COLUMNS)
 """What a run without speculation must share with a run with it."""
-
-CONFIGURATION_COLUMNS = ("workload", "batch_size", "context_tokens", "throughput_scope")
-"""What has one baseline within a system."""
 
 _MISMATCH = 0.05
 _SAME = 1e-9
@@ -60,7 +57,7 @@ def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[PointWarni
     measured: dict[object, list[float]] = defaultdict(list)
     timed: dict[object, list[float]] = defaultdict(list)  # known by their step time
     derived = (frame["throughput_origin"] != "").to_numpy()
-    own = _own_baseline(frame)
+    own = own_baseline(frame)
     for row in np.flatnonzero(~speculative & np.isfinite(own)):
         (timed if derived[row] else measured)[keys[row]].append(float(own[row]))
     runs = {**timed, **measured}
@@ -97,65 +94,26 @@ def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[PointWarni
     ), warnings
 
 
-def baseline_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the baselines of one system: one row per workload, batch and context.
+def own_baseline(frame: pd.DataFrame) -> NDArray[np.float64]:
+    """Return the baseline that each row states; a run without speculation is one itself.
 
     Parameters
     ----------
     frame : pandas.DataFrame
-        Points of one system, baselines matched.
+        Points, baselines matched or not.
 
     Returns
     -------
-    pandas.DataFrame
-        `CONFIGURATION_COLUMNS` and
-
-        - ``tokens_per_s``: mean of the measurements, [tokens/s],
-        - ``step_time_ms``: mean decode step as measured, nan where no file has it, [ms],
-        - ``num_measurements``: rows at ``num_steps`` 0, and baselines quoted beside speculative
-          rows, each value once and not when it repeats one of those rows or their mean,
-        - ``relative_sd``: sample standard deviation / mean, nan below two measurements, [-],
-        - ``decode_only``: whether it comes from step times alone.
-
-        Sorted by the configuration. Throughputs per user or per GPU stay apart
-        (``throughput_scope``).
+    numpy.ndarray
+        nan where a row states none, [tokens/s].
 
     Examples
     --------
-    >>> frame = pd.DataFrame({"workload": ["chat"] * 3, "batch_size": [1.0] * 3,
-    ...     "context_tokens": [np.nan] * 3, "throughput_scope": [""] * 3,
-    ...     "num_steps": [0.0, 3.0, 5.0], "output_tokens_per_s": [80.0, 120.0, 130.0],
-    ...     "baseline_tokens_per_s": [np.nan, 82.0, 82.0], "step_time_ms": [12.4, 20.0, 22.0],
-    ...     "baseline_step_time_ms": [np.nan] * 3, "throughput_origin": [""] * 3,
-    ...     "baseline_origin": [""] * 3})
-    >>> baseline_table(frame)[["tokens_per_s", "num_measurements", "step_time_ms"]].values.tolist()
-    [[81.0, 2.0, 12.4]]
+    >>> frame = pd.DataFrame({"num_steps": [0.0, 3.0, 3.0], "output_tokens_per_s": [80.0, 120.0, 99.0],
+    ...     "baseline_tokens_per_s": [np.nan, 82.0, np.nan]})
+    >>> own_baseline(frame).tolist()
+    [80.0, 82.0, nan]
     """
-    speculative = speculative_rows(frame)
-    own = _own_baseline(frame)
-    groups: dict[object, list[int]] = defaultdict(list)
-    keys = row_keys(frame, CONFIGURATION_COLUMNS)
-    for row in np.flatnonzero(np.isfinite(own)):
-        groups[keys[row]].append(int(row))
-    table = [
-        {
-            **dict(zip(CONFIGURATION_COLUMNS, keys[rows[0]], strict=True)),
-            **_gathered(frame.iloc[rows], own[rows], speculative[rows]),
-        }
-        for rows in groups.values()
-    ]
-    names = ["tokens_per_s", "step_time_ms", "num_measurements", "relative_sd", "decode_only"]
-    gathered = pd.DataFrame(table, columns=[*CONFIGURATION_COLUMNS, *names])
-    numbers = ["batch_size", "context_tokens", "tokens_per_s", "step_time_ms", "relative_sd"]
-    return (
-        gathered.astype(dict.fromkeys(numbers, np.float64))
-        .sort_values(list(CONFIGURATION_COLUMNS), kind="stable")
-        .reset_index(drop=True)
-    )
-
-
-def _own_baseline(frame: pd.DataFrame) -> NDArray[np.float64]:
-    """Return the baseline that each row states; a run without speculation is one itself."""
     stated = frame["baseline_tokens_per_s"].to_numpy()
     itself = np.isnan(stated) & ~speculative_rows(frame)
     return np.where(itself, frame["output_tokens_per_s"].to_numpy(), stated)
@@ -200,35 +158,3 @@ def _shown(cell: object) -> str:
     if isinstance(cell, float):
         return "empty" if np.isnan(cell) else f"{cell:g}"
     return str(cell) or "empty"
-
-
-def _gathered(
-    rows: pd.DataFrame, own: NDArray[np.float64], speculative: NDArray[np.bool_]
-) -> dict[str, float | bool]:
-    """Return the baseline of one configuration from the rows that state one."""
-    derived = (rows["baseline_origin"] != "").to_numpy()
-    decode_only = np.where(
-        speculative, rows["baseline_origin"] == "step_time", rows["throughput_origin"] != ""
-    ).astype(bool)
-    runs = own[~speculative & ~decode_only]
-    known = [*runs, np.mean(runs)] if len(runs) else []
-    quoted = [
-        value
-        for value in dict.fromkeys(own[speculative & ~derived].tolist())
-        if not np.any(np.isclose(value, known, rtol=_SAME, atol=0.0))
-    ]
-    measurements = np.array([*runs, *quoted])
-    if not len(measurements):  # one, known through what was derived from it
-        by_speedup = own[speculative & (rows["baseline_origin"] == "speedup").to_numpy()]
-        measurements = np.array([np.mean(by_speedup if len(by_speedup) else own)])
-    several = len(measurements) > 1
-    mean = float(measurements.mean())
-    steps_ms = np.where(speculative, rows["baseline_step_time_ms"], rows["step_time_ms"])
-    known_steps_ms = np.unique(steps_ms[np.isfinite(steps_ms)])
-    return {
-        "tokens_per_s": mean,
-        "step_time_ms": float(known_steps_ms.mean()) if len(known_steps_ms) else np.nan,
-        "num_measurements": len(measurements),
-        "relative_sd": float(measurements.std(ddof=1)) / mean if several else np.nan,
-        "decode_only": bool(decode_only.all()),
-    }

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from calibration.map_fit import MapFit, fit_rows
 from calibration.model_catalogue import expert_counts
 from calibration.points import format_points, read_points
-from calibration.soundness import assess_soundness
+from calibration.soundness import assess_soundness, replicate_groups
 from calibration.system_rows import SystemRows, numbers, speculative, system_rows
 from calibration.systems import SystemPoints, select_system
 from calibration.table import Points
@@ -207,6 +207,22 @@ def _outliers(usable: SystemRows, fitted: MapFit) -> list[str]:
     return notes
 
 
+def _replicates(frame: pd.DataFrame) -> list[str]:
+    """What configurations that were measured several times say of the noise."""
+    groups = [
+        group for group in replicate_groups(frame) if group.round_cost_relative_sd is not None
+    ]
+    if not groups:
+        return []
+    squares = [group.relative_sd**2 for group in groups]
+    return [
+        (
+            f"{len(groups)} configuration(s) were measured several times: throughputs spread by "
+            f"{np.sqrt(np.mean(squares)):.1%} (root mean square)"
+        )
+    ]
+
+
 def _calibration(
     chosen: SystemPoints,
     usable: SystemRows,
@@ -236,7 +252,7 @@ def _calibration(
         residual_log_sd=float(np.sqrt(np.mean(fitted.residual**2))),
         points_sha256=hashlib.sha256(format_points(chosen.points).encode()).hexdigest(),
         package_version=__version__,
-        notes=(*notes, *_outliers(usable, fitted)),
+        notes=(*notes, *_replicates(frame), *_outliers(usable, fitted)),
     )
     informed = [one.name for one in calibration.constants if one.learned >= PRIOR_DOMINATED]
     if not profile or not informed:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from calibration.baselines import own_baseline
 from specmodel.baselines import Baseline, Baselines
 from specmodel.configuration import Configuration, Run
 from specmodel.cost import BatchCurve, round_terms
@@ -67,11 +68,7 @@ def texts(frame: pd.DataFrame, name: str) -> list[str]:
 def baselines_of(frame: pd.DataFrame) -> Baselines:
     """Every baseline in the points of one system: from baseline rows and from baseline cells."""
     is_baseline = numbers(frame, "num_steps") == 0
-    rate = np.where(
-        is_baseline,
-        numbers(frame, "output_tokens_per_s"),
-        numbers(frame, "baseline_tokens_per_s"),
-    )
+    rate = own_baseline(frame)
     step_ms = np.where(
         is_baseline, numbers(frame, "step_time_ms"), numbers(frame, "baseline_step_time_ms")
     )

@@ -1,5 +1,6 @@
 """A calibrated system: what its points taught, and everything a prediction needs."""
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, final
@@ -11,6 +12,7 @@ from specmodel.baselines import Baselines
 from specmodel.configuration import Configuration, Run
 from specmodel.constants import NAMES, NUM_CONSTANTS, to_natural
 from specmodel.cost import REFERENCE_STEP_TIME_S, BatchCurve
+from specmodel.errors import ExtrapolationWarning
 from specmodel.posterior import NEW, Posterior
 from specmodel.prior import Prior, load_prior
 from specmodel.version import __version__
@@ -307,6 +309,11 @@ class Calibration:
         ParameterError
             If a quantity is outside what is possible.
 
+        Warns
+        -----
+        ExtrapolationWarning
+            For each quantity outside the range of the points.
+
         Examples
         --------
         >>> answer = Calibration.from_prior().predict(2.75, num_steps=5, baseline_tokens_per_s=90.0)
@@ -322,6 +329,10 @@ class Calibration:
         asked = Configuration(**configuration)
         if not configuration and len(self.configurations) == 1:
             asked = self.configurations[0]
+        for axis, value in {"accept_length": accept_length, **configuration}.items():
+            low, high = self.hull.get(axis, (-np.inf, np.inf))
+            if value is not None and not low <= value <= high:
+                warnings.warn(ExtrapolationWarning(axis, value, low, high), stacklevel=2)
         question = Question(
             accept_length=AcceptLength.exact(accept_length),
             configuration=asked,

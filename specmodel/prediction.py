@@ -18,6 +18,9 @@ Array = NDArray[np.float64]
 CENTRAL = 0.90
 """Probability inside every interval. [-]"""
 
+SAME_BASELINE = 0.01
+"""Relative difference up to which baselines at one load count as the same. [-]"""
+
 _LOW, _HIGH = (1 - CENTRAL) / 2, (1 + CENTRAL) / 2
 _NORMAL_HIGH = 1.6448536269514722
 
@@ -220,12 +223,14 @@ def baseline_of(calibration: Calibration, question: Question) -> float | None:
     if question.workload is not None:
         found = calibration.baselines.find(question.workload, *load)
         return found.tokens_per_s if found else None
-    rates = {
+    rates = [
         entry.tokens_per_s
         for entry in calibration.baselines.entries
         if np.array_equal([entry.batch_size, entry.context_tokens], load, equal_nan=True)
-    }
-    return rates.pop() if len(rates) == 1 else None
+    ]
+    # One baseline, told several times or rounded differently; workloads differ by more.
+    one = bool(rates) and max(rates) <= (1.0 + SAME_BASELINE) * min(rates)
+    return float(np.mean(rates)) if one else None
 
 
 def predict(calibration: Calibration, questions: list[Question]) -> tuple[Prediction, ...]:

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from calibration.baselines import MATCH_COLUMNS, baseline_table
+from calibration.baselines import MATCH_COLUMNS, own_baseline
 from calibration.points import Points, read_points
 from calibration.table import DRAFT_COLUMNS
 
@@ -86,59 +85,9 @@ def test_the_step_time_of_the_baseline_alone_needs_the_batch(read: Reader) -> No
 def test_a_run_known_by_its_step_time_serves(read: Reader) -> None:
     points = read("k,tau,tok/s,batch,step_time_ms\n0,,,8,10\n3,2.4,900,8,\n")
     assert baselines(points)[1] == pytest.approx(800.0)
-    assert baseline_table(points.frame)["decode_only"].tolist() == [True]
 
 
-def test_table_has_one_row_for_each_configuration(read: Reader) -> None:
-    points = read(
-        "workload,batch,k,tau,tok/s,baseline\n"
-        "chat,1,0,,80,\nchat,1,3,2.1,120,\nchat,8,3,2.1,600,500\nchat,8,5,2.5,620,500\n"
-        "code,1,3,2.6,150,79\ncode,1,5,2.9,160,81\ncode,4,3,2,100,\n"
-    )
-    table = baseline_table(points.frame)
-    assert table["workload"].tolist() == ["chat", "chat", "code"]
-    assert table["batch_size"].tolist() == [1, 8, 1]
-    assert table["tokens_per_s"].tolist() == [80, 500, 80]
-    assert table["num_measurements"].tolist() == [1, 1, 2]
-    assert table["relative_sd"].iloc[2] == pytest.approx(np.std([79, 81], ddof=1) / 80)
-    assert table["relative_sd"].isna().tolist() == [True, True, False]
-
-
-def test_a_baseline_is_not_counted_again_where_it_was_filled_in(
-    read: Reader, tmp_path: Path
-) -> None:
-    from calibration.points import write_points  # noqa: PLC0415 - only here
-
-    points = read("k,tau,tok/s\n0,,79.4\n0,,79.0\n3,2.1,90\n5,2.4,95\n")
-    write_points(points, tmp_path / "copy.csv")
-    for again in (points, read_points(tmp_path / "copy.csv")):
-        table = baseline_table(again.frame)
-        assert table["num_measurements"].tolist() == [2]
-        assert table["tokens_per_s"].tolist() == pytest.approx([79.2])
-
-
-def test_baselines_that_speedups_give_are_one_measurement(read: Reader) -> None:
-    table = baseline_table(read("tau,tok/s,speedup\n2.2,170.2,1.704\n2.8,190.3,1.905\n").frame)
-    assert table["num_measurements"].tolist() == [1]
-    assert table["tokens_per_s"].tolist() == pytest.approx([99.9], rel=1e-3)
-
-
-def test_step_times_of_baselines_are_gathered(read: Reader) -> None:
-    points = read(
-        "k,tau,tok/s,baseline,step_time_ms,baseline_step_time_ms\n"
-        "0,,80,,12,\n3,2.1,90,,25,\n5,2.4,95,80,27,13\n"
-    )
-    assert baseline_table(points.frame)["step_time_ms"].tolist() == [12.5]
-
-
-def test_per_user_throughputs_stay_apart(read: Reader) -> None:
-    points = read("tau,tok/s,baseline,throughput_scope\n2,90,80,aggregate\n2,9,8,per_user\n")
-    table = baseline_table(points.frame)
-    assert sorted(table["tokens_per_s"].tolist()) == [8, 80]
-    assert sorted(table["throughput_scope"].tolist()) == ["", "per_user"]
-
-
-def test_a_table_without_baselines_is_empty(read: Reader) -> None:
-    table = baseline_table(read("tau,tok/s\n2,90\n").frame)
-    assert isinstance(table, pd.DataFrame)
-    assert table.empty
+def test_a_run_at_depth_zero_with_a_baseline_of_its_own_states_that(read: Reader) -> None:
+    """Speculation loaded but not used is slower than no speculation; it is no baseline itself."""
+    points = read("k,tau,tok/s,baseline\n0,,65.3,69.6\n3,2.4,90,69.6\n")
+    assert own_baseline(points.frame) == pytest.approx([69.6, 69.6])

@@ -10,7 +10,7 @@ from calibration.fitting import with_expert_counts
 from calibration.packaged import packaged_table
 from calibration.system_rows import numbers
 from specmodel import Calibration
-from specmodel.errors import FitError, IncompatiblePointsError
+from specmodel.errors import ExtrapolationWarning, FitError, IncompatiblePointsError
 
 
 def bench(folder: Path, text: str) -> Path:
@@ -39,7 +39,8 @@ def test_the_reference_prediction_is_near_the_identity_with_an_honest_width(
     reference: Calibration,
 ) -> None:
     """theory.md E5 and E8: 107.8 by the identity; about 90 to 120 with one point."""
-    rate = reference.predict(2.75).output_tokens_per_s
+    with pytest.warns(ExtrapolationWarning, match="accept_length 2.75"):
+        rate = reference.predict(2.75).output_tokens_per_s
     assert rate is not None
     assert 103 <= rate.median <= 110
     assert 88 <= rate.low <= 99
@@ -149,3 +150,20 @@ def test_two_systems_in_one_file_need_a_name(tmp_path: Path) -> None:
     with pytest.raises(IncompatiblePointsError, match="--system"):
         fit(path)
     assert fit(path, system="4090").num_points == 1
+
+
+def test_replicates_are_told(tmp_path: Path) -> None:
+    text = (
+        "num_steps,accept_length,throughput,baseline\n3,2.5,150,100\n3,2.5,156,100\n5,2.9,160,100\n"
+    )
+    notes = fit(bench(tmp_path, text)).notes
+    assert any("1 configuration(s) were measured several times" in note for note in notes)
+
+
+def test_a_prediction_outside_the_points_warns(tmp_path: Path) -> None:
+    text = "num_steps,accept_length,throughput,baseline\n3,2.5,150,100\n5,2.9,160,100\n"
+    calibration = fit(bench(tmp_path, text))
+    with pytest.warns(
+        ExtrapolationWarning, match="num_steps 9 is outside the measured range 3 to 5"
+    ):
+        calibration.predict(2.7, num_steps=9.0)
