@@ -7,14 +7,21 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from calibration.readers import PointWarning
-from calibration.table import LOAD_COLUMNS, SYSTEM_COLUMNS, row_keys, speculative_rows, warn_rows
+from calibration.table import (
+    LOAD_COLUMNS,
+    SYSTEM_COLUMNS,
+    Key,
+    row_keys,
+    speculative_rows,
+    warn_rows,
+)
 from specmodel.units import MILLI
 
 MATCH_COLUMNS = (*SYSTEM_COLUMNS, *LOAD_COLUMNS)
 """What a run without speculation must share with a run with it."""
 
 _MISMATCH = 0.05
-_SAME = 1e-9
+_MOST_SHOWN = 6
 
 
 def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[PointWarning, ...]]:
@@ -32,7 +39,8 @@ def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[PointWarni
     -------
     tuple of (pandas.DataFrame, tuple of PointWarning)
         A copy, and warnings with codes ``no_baseline``, ``baseline_mismatch`` (the row's own
-        baseline is more than 5 % away from the matching rows) and ``baseline_from_step_time``.
+        baseline is more than 5 % away from the matching rows), ``baselines_differ`` (runs without
+        speculation at one load that are more than 5 % apart) and ``baseline_from_step_time``.
 
     Notes
     -----
@@ -54,14 +62,14 @@ def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[PointWarni
     """
     speculative = speculative_rows(frame)
     keys = row_keys(frame, MATCH_COLUMNS)
-    measured: dict[object, list[float]] = defaultdict(list)
-    timed: dict[object, list[float]] = defaultdict(list)  # known by their step time
+    measured: dict[Key, list[int]] = defaultdict(list)
+    timed: dict[Key, list[int]] = defaultdict(list)  # known by their step time
     derived = (frame["throughput_origin"] != "").to_numpy()
     own = own_baseline(frame)
     for row in np.flatnonzero(~speculative & np.isfinite(own)):
-        (timed if derived[row] else measured)[keys[row]].append(float(own[row]))
+        (timed if derived[row] else measured)[keys[row]].append(int(row))
     runs = {**timed, **measured}
-    means = {key: float(np.mean(values)) for key, values in runs.items()}
+    means = {key: float(np.mean(own[rows])) for key, rows in runs.items()}
     matched = np.array([means.get(key, np.nan) for key in keys], dtype=np.float64)
     is_timed = np.array([key in timed and key not in measured for key in keys], dtype=np.bool_)
     given = frame["baseline_tokens_per_s"].to_numpy(copy=True)
@@ -88,6 +96,7 @@ def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[PointWarni
             "no baseline throughput; taken from the step times, which leave out prefill and idle "
             "time",
         ),
+        *(warning for rows in runs.values() for warning in _warn_different(frame, rows, own)),
     )
     return frame.assign(
         baseline_tokens_per_s=filled, baseline_origin=pd.Series(origin, dtype="str")
@@ -151,6 +160,28 @@ def _no_baseline(
         for name in names[:3]
     )
     return f"{said}; the nearest run, line {frame['line'][nearest]}, differs in {shown}"
+
+
+def _warn_different(
+    frame: pd.DataFrame, rows: list[int], own: NDArray[np.float64]
+) -> tuple[PointWarning, ...]:
+    """Return a warning where runs without speculation at one load are too far apart."""
+    least, most = float(np.min(own[rows])), float(np.max(own[rows]))
+    if most / least - 1 <= _MISMATCH:
+        return ()
+    load = [(name, frame[name][rows[0]]) for name in LOAD_COLUMNS]
+    named = ", ".join(f"{name} {_shown(cell)}" for name, cell in load if _shown(cell) != "empty")
+    values = ", ".join(f"{own[row]:g}" for row in rows[:_MOST_SHOWN])
+    more = f" and {len(rows) - _MOST_SHOWN} more" if len(rows) > _MOST_SHOWN else ""
+    return warn_rows(
+        frame,
+        np.isin(np.arange(len(frame)), rows),
+        "baselines_differ",
+        f"{len(rows)} runs without speculation at one load ({named or 'none is stated'}) are "
+        f"{most / least - 1:.0%} apart: {values}{more} tok/s; their mean, "
+        f"{np.mean(own[rows]):g}, is the baseline; if their loads differ, state batch_size, "
+        "context_tokens or workload, otherwise remove the wrong one",
+    )
 
 
 def _shown(cell: object) -> str:

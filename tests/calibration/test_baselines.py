@@ -38,6 +38,22 @@ def test_the_mean_of_several_runs_is_the_baseline(read: Reader) -> None:
     assert points.frame["baseline_origin"].tolist() == ["", "rows", ""]
 
 
+def test_runs_at_one_load_that_are_far_apart_are_averaged_and_said(read: Reader) -> None:
+    points = read("k,tau,tok/s,batch,workload\n0,,90,8,chat\n3,2.1,90,8,chat\n0,,45,8,chat\n")
+    assert baselines(points)[1] == pytest.approx(67.5)
+    (warning,) = points.warnings
+    assert (warning.code, warning.lines) == ("baselines_differ", (2, 4))
+    assert "workload chat, batch_size 8" in warning.message
+    assert "100% apart: 90, 45 tok/s" in warning.message
+    assert "67.5" in warning.message
+
+
+@pytest.mark.parametrize("second", ["0,,94,8", "0,,45,1", "3,2.0,45,8"])
+def test_repeats_within_noise_and_other_loads_are_not_said(read: Reader, second: str) -> None:
+    points = read(f"k,tau,tok/s,batch\n0,,90,8\n3,2.1,90,8\n{second}\n")
+    assert "baselines_differ" not in codes(points)
+
+
 @pytest.mark.parametrize("column", MATCH_COLUMNS)
 def test_a_run_at_another_load_or_system_is_no_baseline(read: Reader, column: str) -> None:
     points = read(f"k,tau,tok/s,{column}\n0,,80,1\n3,2.1,90,2\n")
