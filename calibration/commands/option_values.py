@@ -1,13 +1,54 @@
-"""From the text of an option to its value: depths, lists of accuracies."""
+"""From the text of an option to its value: numbers, depths, lists of accuracies."""
 
+import math
+import re
 from pathlib import Path
 
 import click
 
-DEEPEST = 128
+from calibration.bounds import BOUNDS
+
+DEEPEST = int(BOUNDS["num_steps"].most)
 """Deepest draft that is answered for. [tokens]"""
 
+_SEPARATOR = re.compile(r"\s*[,;]\s*|\s+")
+
 _PICTURES = (".png", ".svg", ".pdf")
+
+
+class Number(click.FloatRange):
+    """A finite number, inside the bounds of a quantity.
+
+    Parameters
+    ----------
+    quantity : str
+        Key of `calibration.bounds.BOUNDS`.
+    from_below : bool
+        Leave what is below the bounds to the code that knows why; only what is above is refused.
+    """
+
+    def __init__(self, quantity: str, *, from_below: bool = False) -> None:
+        self.bounds = BOUNDS[quantity]
+        super().__init__(min=None if from_below else self.bounds.least, max=self.bounds.most)
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number, or refuse the text in one line."""
+        try:
+            number = float(str(value))
+        except ValueError:
+            hint = "; decimals need a point" if "," in str(value) else ""
+            self.fail(f"{value!r} is not a number{hint}", param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        if number > self.bounds.most or (self.min is not None and number < self.min):
+            self.fail(f"{value!r} is outside {self.bounds}", param, ctx)
+        return number
+
+    def _describe_range(self) -> str:
+        """The bounds, for the help."""
+        return str(self.bounds)
 
 
 def depths(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
@@ -73,20 +114,30 @@ def accuracies(
     Raises
     ------
     click.BadParameter
-        If a part is no number.
+        If a part is empty or no number, the list too long, or its separators are mixed.
     """
     if value is None:
         return None
+    text = value.strip()
+    if not text:
+        raise click.BadParameter("an empty list; give one accuracy per depth", ctx, param)
+    if len({separator.strip() for separator in _SEPARATOR.findall(text)}) > 1:
+        reason = f"{value!r} has several separators; decimals need a point, and commas separate"
+        raise click.BadParameter(reason, ctx, param)
     numbers = []
-    for part in value.replace(";", " ").replace(",", " ").split():
+    for place, part in enumerate(_SEPARATOR.split(text), start=1):
+        if not part:
+            reason = f"entry {place} of {value!r} is empty; give one accuracy per depth"
+            raise click.BadParameter(reason, ctx, param)
         try:
             numbers.append(float(part))
         except ValueError:
             hint = "; write it as a fraction, such as 0.742" if part.endswith("%") else ""
             reason = f"{part!r} in {value!r} is not a number{hint}"
             raise click.BadParameter(reason, ctx, param) from None
-    if not numbers:
-        raise click.BadParameter("an empty list; give one accuracy per depth", ctx, param)
+    if len(numbers) > DEEPEST:
+        reason = f"{len(numbers)} accuracies; the deepest that is modelled is {DEEPEST}"
+        raise click.BadParameter(reason, ctx, param)
     return tuple(numbers)
 
 

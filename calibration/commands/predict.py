@@ -7,7 +7,8 @@ import click
 
 from calibration.accept_lengths import AskedAcceptLength
 from calibration.answer import Asked, answer, note_lines
-from calibration.commands.option_values import accuracies, depths, picture
+from calibration.bounds import BOUNDS
+from calibration.commands.option_values import DEEPEST, Number, accuracies, depths, picture
 from calibration.questions import AskedConfiguration, UsageError
 from calibration.report.layout import wrapped
 from specmodel.calibrated import Calibration
@@ -15,11 +16,15 @@ from specmodel.calibrated import Calibration
 DEFAULT_CALIBRATION = "calibration.json"
 PACKAGED_PRIOR = "packaged prior"
 
-_POSITIVE = click.FloatRange(min=0, min_open=True)
+_MOST_TOKENS = int(BOUNDS["num_draft_tokens"].most)
 
 
 @click.command()
-@click.option("--accept", type=float, help="Accept length, bonus token included.")
+@click.option(
+    "--accept",
+    type=Number("accept_length", from_below=True),
+    help="Accept length, bonus token included.",
+)
 @click.option(
     "--full", metavar="A,A,...", callback=accuracies, help="Full (joint) accuracies, depth 1 first."
 )
@@ -45,19 +50,35 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 )
 @click.option(
     "--accept-depth",
-    type=click.IntRange(min=1, max=128),
+    type=click.IntRange(min=1, max=DEEPEST),
     help="Depth at which --accept was measured; it is carried to --depth.",
 )
-@click.option("--topk", type=click.IntRange(min=1), help="Branching of the draft tree; 1 = chain.")
 @click.option(
-    "--num-draft-tokens", type=click.IntRange(min=1), help="Verified tokens, root included."
+    "--topk",
+    type=click.IntRange(min=1, max=_MOST_TOKENS),
+    help="Branching of the draft tree; 1 = chain.",
 )
-@click.option("--batch-size", type=click.FloatRange(min=1), help="Running requests.")
-@click.option("--context-tokens", type=click.FloatRange(min=0), help="Context length.")
+@click.option(
+    "--num-draft-tokens",
+    type=click.IntRange(min=1, max=_MOST_TOKENS),
+    help="Verified tokens, root included.",
+)
+@click.option("--batch-size", type=Number("batch_size"), help="Running requests.")
+@click.option("--context-tokens", type=Number("context_tokens"), help="Context length.")
 @click.option("--workload", help="Workload of the calibration, for its baseline.")
-@click.option("--baseline", type=_POSITIVE, help="Tokens/s without speculation at this load.")
-@click.option("--target-speedup", type=_POSITIVE, help="Say the accept length that this needs.")
-@click.option("--claim", type=float, help="Say what an accept length at --depth would need.")
+@click.option(
+    "--baseline",
+    type=Number("baseline_tokens_per_s"),
+    help="Tokens/s without speculation at this load.",
+)
+@click.option(
+    "--target-speedup", type=Number("speedup"), help="Say the accept length that this needs."
+)
+@click.option(
+    "--claim",
+    type=Number("accept_length", from_below=True),
+    help="Say what an accept length at --depth would need.",
+)
 @click.option(
     "--calibration",
     type=click.Path(path_type=Path),
