@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from calibration.commands.option_values import picture
+from calibration.commands.output_files import check_outputs
 from calibration.questions import UsageError
 
 
@@ -19,7 +20,7 @@ from calibration.questions import UsageError
     type=click.Path(path_type=Path),
     default=Path("calibration.json"),
     show_default=True,
-    help="Calibration file to write.",
+    help="Calibration file to write; standard output (-) has the report and is refused.",
 )
 @click.option("--force", is_flag=True, help="Fit although the baselines are unsound.")
 @click.option("--plot", metavar="FILE", callback=picture, help="Draw predicted against measured.")
@@ -46,11 +47,14 @@ def command(
         raise UsageError("one of them", "BENCH and --data both name points")
     if not bench and not name:
         raise UsageError("a file or --data NAME", "nothing to fit")
+    if str(output) == "-":
+        raise UsageError("the name of a file", "standard output has the report, so -o cannot be -")
     from calibration.fit_summary import fit_summary  # noqa: PLC0415 - pandas loads on demand
     from calibration.packaged import packaged_table  # noqa: PLC0415 - as above
     from calibration.report.layout import wrapped  # noqa: PLC0415 - as above
 
     table = packaged_table(name) if name else None
+    check_outputs([output, plot], [*bench, table.path if table else None])
     summary = fit_summary(bench, system=system, force=force, table=table)
     summary.calibration.save(output)
     if as_json:

@@ -9,6 +9,7 @@ from calibration.accept_lengths import AskedAcceptLength
 from calibration.answer import Asked, answer, note_lines
 from calibration.bounds import BOUNDS
 from calibration.commands.option_values import DEEPEST, Number, accuracies, depths, picture
+from calibration.commands.output_files import check_outputs
 from calibration.questions import AskedConfiguration, UsageError
 from calibration.report.layout import wrapped
 from specmodel.calibrated import Calibration
@@ -155,6 +156,7 @@ def command(  # noqa: PLR0917 - click passes by name
         raise UsageError(
             "columns instead", "--points takes depth, load, workload and baseline from its rows"
         )
+    check_outputs([plot], [calibration or Path(DEFAULT_CALIBRATION)])
     known, source = _calibration(calibration)
     if points is not None:
         _predict_points(known, points, source=source, as_json=as_json)
