@@ -1,5 +1,6 @@
 """The canonical columns: their names, other names, kinds and bounds."""
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -28,6 +29,10 @@ class Column:
         What it holds.
     zero : bool
         Whether zero is possible. No number of a points file can be negative.
+    least, most : float
+        Bounds of what can be, in the unit of the column; zero is a matter of ``zero``.
+    share : bool
+        Whether it is a part of a whole, which may be written in percent.
     aliases : tuple of str
         Other names, normalised as `normalised_name` does, best first.
     scaled : tuple of (str, float)
@@ -37,6 +42,9 @@ class Column:
     name: str
     kind: Kind = Kind.TEXT
     zero: bool = False
+    least: float = 0.0
+    most: float = math.inf
+    share: bool = False
     aliases: tuple[str, ...] = ()
     scaled: tuple[tuple[str, float], ...] = ()
 
@@ -100,12 +108,15 @@ COLUMNS: Final = (
     Column(
         name="batch_size",
         kind=Kind.NUMBER,
+        least=1,
+        most=1e6,
         aliases=("bs", "batch", "concurrency", "batchsize", "max_concurrency"),
     ),
     Column(
         name="num_steps",
         kind=Kind.WHOLE,
         zero=True,
+        most=1024,
         aliases=(
             *("depth", "k", "num_speculative_tokens", "nextn", "speculative_num_steps", "steps"),
             *("spec_steps", "spec_num_steps", "num_spec_tokens", "draft_depth", "gamma"),
@@ -116,18 +127,22 @@ COLUMNS: Final = (
         name="topk",
         kind=Kind.WHOLE,
         zero=True,  # of a baseline row
+        most=65536,
         aliases=("eagle_topk", "speculative_eagle_topk", "spec_topk", "draft_topk"),
     ),
     Column(
         name="num_draft_tokens",
         kind=Kind.NUMBER,
         zero=True,  # of a baseline row
+        least=1,
+        most=65536,
         aliases=("speculative_num_draft_tokens", "spec_num_draft_tokens", "num_verify_tokens"),
     ),
     Column(
         name="context_tokens",
         kind=Kind.NUMBER,
         zero=True,
+        most=1e9,
         aliases=("context", "context_length", "context_len", "ctx", "ctx_len", "ctx_tokens"),
     ),
     Column(
@@ -154,11 +169,18 @@ COLUMNS: Final = (
         aliases=("decode_step_time_ms", "base_step_time_ms", "baseline_step_ms"),
         scaled=_time("baseline_step_time", "decode_step_time", "base_step_time"),
     ),
-    Column(name="spread", kind=Kind.NUMBER, zero=True, aliases=("relative_sd", "rel_sd", "cv")),
+    Column(
+        name="spread",
+        kind=Kind.NUMBER,
+        zero=True,
+        share=True,
+        aliases=("relative_sd", "rel_sd", "cv"),
+    ),
     Column(
         name="full_accuracy",
         kind=Kind.LIST,
         zero=True,
+        share=True,
         aliases=(
             *("full_accuracies", "full_acc", "survival", "joint_accuracy"),
             *("per_position_acceptance_rate", "per_position_acceptance_rates"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from calibration.readers.columns import COLUMNS, SPEEDUP, Column, Kind
+from calibration.readers.scopes import scope_of
 from specmodel.units import KILO, MICRO, MILLI, PERCENT
 
 _UNIT = re.compile(r"\s*[\(\[]([^()\[\]]*)[\)\]]\s*$")
@@ -151,13 +152,18 @@ def _read_unit(written: str, column: Column) -> tuple[float, str] | None:
         factor = _TIME_UNITS.get(unit)
         return None if factor is None else (factor, "")
     if unit == "%" and column.kind is not Kind.TEXT:
-        return PERCENT, ""
+        return (PERCENT, "") if column.share else None
     if column.name.endswith("tokens_per_s"):
-        if unit.startswith("req"):
-            return None
-        scopes = {"/user": "per_user", "/gpu": "per_gpu"}
-        scope = next((s for end, s in scopes.items() if unit.endswith(end)), "")
-        return KILO if unit.startswith("k") else 1.0, scope
+        return _read_throughput_unit(unit, found[1] if found else "")
     if column.name.endswith("tokens") and unit in _NOT_TOKENS:
         return None
     return 1.0, ""
+
+
+def _read_throughput_unit(unit: str, written: str) -> tuple[float, str] | None:
+    """Return factor and scope of the unit of a throughput; None for requests and the like."""
+    scope = scope_of(written)
+    if unit.startswith("req") or (scope is None and unit.count("/") > 1):  # tok/s/node
+        return None
+    said = scope if scope in {"per_user", "per_gpu"} else ""
+    return KILO if unit.startswith("k") else 1.0, said

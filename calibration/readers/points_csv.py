@@ -4,22 +4,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from calibration.readers.columns import SPEEDUP, Column, Kind
+from calibration.readers.cells import read_cell
+from calibration.readers.columns import Kind
 from calibration.readers.delimited import Record, Table, split_table
 from calibration.readers.header import (
     HeaderColumn,
     canonical_name,
     closest_name,
     match_header,
-    normalised_name,
 )
-from calibration.readers.numerals import (
-    NumeralError,
-    is_missing,
-    parse_list,
-    parse_number,
-    uses_decimal_comma,
-)
+from calibration.readers.numerals import is_missing, uses_decimal_comma
 from calibration.readers.reading import (
     ORIGIN_NAMES,
     Cell,
@@ -29,7 +23,7 @@ from calibration.readers.reading import (
     Row,
     SourceText,
 )
-from calibration.readers.row_checks import SCOPES, Refusal, check_row, number
+from calibration.readers.row_checks import Refusal, check_row, number
 from specmodel.errors import FormatError
 from specmodel.units import MILLI
 
@@ -43,13 +37,15 @@ _ROW_WARNINGS = {
     "looks_like_percent": "full_accuracy would fit accept_length as percentages; write 78% or "
     "0.78 and read the file again",
     "root_added": "num_draft_tokens did not count the root; one was added",
+    "spread_too_large": "spread above 0.5 was ignored, the row was kept; a percentage? divide by "
+    "100; otherwise the runs are no repeats of one measurement",
     "speedup_mismatch": "speedup differs from throughput / baseline by more than 5 %; it was not used",
     "throughput_from_step_time": "no throughput: taken as batch size * accept length / step "
     "time, which leaves out prefill and idle time",
 }
 _SPEEDUP_TOLERANCE = 0.05
+_LARGEST_SPREAD = 0.5  # beyond it, it is a percentage, or the runs were no repeats
 _MOST_REASONS = 3
-_LARGEST = 1e30  # beyond it nothing was measured, and products of three would overflow
 _RESERVED = ("file", "line", *ORIGIN_NAMES)  # where a row comes from; see calibration.table
 
 
@@ -208,6 +204,7 @@ def _read_record(
         )
     cells: dict[str, Cell] = {}
     extra: dict[str, str] = {}
+    spread_ignored = False
     for column in layout.columns:
         written = record.cells[column.index] if column.index < len(record.cells) else ""
         if is_missing(written):
@@ -215,53 +212,21 @@ def _read_record(
         if column.column is None:
             extra[layout.extra_names[column.index]] = written
             continue
-        value = _read_cell(
-            written, column.column, column.factor, decimal_comma=layout.decimal_comma
-        )
+        value = read_cell(written, column.column, column.factor, decimal_comma=layout.decimal_comma)
         if isinstance(value, Refusal):
             return value
+        if column.column.name == "spread" and isinstance(value, float) and value > _LARGEST_SPREAD:
+            spread_ignored = True
+            continue
         cells[column.column.name] = value
         if column.scope and column.column.name == "output_tokens_per_s":
             cells.setdefault("throughput_scope", column.scope)
     if not cells and not extra:
         return None
-    return _complete(record.line, cells, extra, noted)
-
-
-def _read_cell(
-    written: str, column: Column, factor: float, *, decimal_comma: bool
-) -> Cell | Refusal:
-    """Return the value of a cell that is not empty, or why it is none."""
-    if column.kind is Kind.TEXT:
-        plain = normalised_name(written)  # Per User, per-user
-        return plain if column.name == "throughput_scope" and plain in SCOPES else written
-    if column is SPEEDUP:
-        written = written.rstrip("x\N{MULTIPLICATION SIGN} ")
-    try:
-        if column.kind is Kind.LIST:
-            values = parse_list(written, decimal_comma=decimal_comma)
-        else:
-            values = (parse_number(written, decimal_comma=decimal_comma),)
-    except NumeralError as error:
-        return Refusal(code=error.code, column=column.name, message=error.message)
-    values = tuple(value * factor for value in values)
-    least = min(values)
-    if max(values) > _LARGEST:
-        return Refusal(
-            code="not_finite",
-            column=column.name,
-            message=f"{written!r} is too large for a measurement",
-        )
-    if least < 0 or (least < 1 / _LARGEST and not column.zero):
-        allowed = "zero or above" if column.zero else "above zero"
-        return Refusal(
-            code="not_positive", column=column.name, message=f"{written!r} must be {allowed}"
-        )
-    if column.kind is Kind.WHOLE and not values[0].is_integer():
-        return Refusal(
-            code="not_a_number", column=column.name, message=f"{written!r} must be a whole number"
-        )
-    return values if column.kind is Kind.LIST else values[0]
+    row = _complete(record.line, cells, extra, noted)
+    if spread_ignored and isinstance(row, Row):
+        noted["spread_too_large"].append(record.line)
+    return row
 
 
 def _complete(

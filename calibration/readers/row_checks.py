@@ -1,5 +1,6 @@
 """What the numbers of one row must satisfy together, whatever format they came in."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,9 +10,6 @@ from specmodel.units import PERCENT
 
 BLOCK_DRAFTERS = ("dflash", "dspark", "peagle", "pard", "domino", "dfly")
 """Algorithms that draft a block in one forward: the depth does not bound the accept length."""
-
-SCOPES = ("aggregate", "per_user", "per_gpu")
-"""What a throughput may be counted over."""
 
 SUM_TOLERANCE = 0.05
 """Largest relative gap between an accept length and 1 + sum of full accuracy that is not said."""
@@ -95,8 +93,8 @@ def longest_accept_length(cells: Mapping[str, Cell]) -> tuple[float, str] | None
     Returns
     -------
     tuple of (float, str) or None
-        ``num_steps + 1`` for chains and trees, ``num_draft_tokens`` for block drafters and where
-        the depth is unknown, [tokens].
+        ``num_steps + 1`` for chains and trees, ``num_draft_tokens`` where that is less, for block
+        drafters and where the depth is unknown, [tokens].
 
     Examples
     --------
@@ -104,7 +102,8 @@ def longest_accept_length(cells: Mapping[str, Cell]) -> tuple[float, str] | None
     (4.0, 'num_steps + 1')
     """
     num_steps, num_draft_tokens = number(cells, "num_steps"), number(cells, "num_draft_tokens")
-    if num_steps is not None and not is_block_drafter(cells):
+    by_depth = num_steps is not None and not is_block_drafter(cells)
+    if num_steps is not None and by_depth and num_steps + 1 <= (num_draft_tokens or math.inf):
         return num_steps + 1, "num_steps + 1"
     if num_draft_tokens:
         return num_draft_tokens, "num_draft_tokens"
@@ -132,7 +131,9 @@ def check_row(cells: Mapping[str, Cell]) -> CheckedRow | Refusal:
     2.2
     """
     completed, notes = _with_root(cells)
-    refusal = _refused_accuracy(completed) or _refused_topk(completed)
+    refusal = (
+        _refused_accuracy(completed) or _refused_topk(completed) or _refused_experts(completed)
+    )
     if refusal is not None:
         return refusal
     if "accept_length" not in completed and number(completed, "num_steps") != 0:
@@ -198,6 +199,19 @@ def _refused_topk(cells: Mapping[str, Cell]) -> Refusal | None:
                 code="not_positive", column=name, message="0 is only possible where num_steps is 0"
             )
     return None
+
+
+def _refused_experts(cells: Mapping[str, Cell]) -> Refusal | None:
+    """Return why no model has these expert counts."""
+    experts, per_token = number(cells, "num_experts"), number(cells, "experts_per_token")
+    if experts is None or per_token is None or per_token <= experts:
+        return None
+    return Refusal(
+        code="out_of_range",
+        column="experts_per_token",
+        message=f"{per_token:g} is above num_experts = {experts:g}, but no token goes to more "
+        "experts than there are; are the two columns exchanged?",
+    )
 
 
 def _from_accuracy(cells: Mapping[str, Cell]) -> float | Refusal:

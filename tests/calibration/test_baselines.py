@@ -56,11 +56,12 @@ def test_repeats_within_noise_and_other_loads_are_not_said(read: Reader, second:
 
 @pytest.mark.parametrize("column", MATCH_COLUMNS)
 def test_a_run_at_another_load_or_system_is_no_baseline(read: Reader, column: str) -> None:
-    points = read(f"k,tau,tok/s,{column}\n0,,80,1\n3,2.1,90,2\n")
+    there, here = ("per_user", "per_gpu") if column == "throughput_scope" else ("1", "2")
+    points = read(f"k,tau,tok/s,{column}\n0,,80,{there}\n3,2.1,90,{here}\n")
     assert np.isnan(baselines(points)[1])
     (warning,) = (w for w in points.warnings if w.code == "no_baseline")
     assert warning.lines == (3,)
-    assert f"differs in {column} (1 against 2)" in warning.message
+    assert f"differs in {column} ({there} against {here})" in warning.message
 
 
 @pytest.mark.parametrize("column", [*DRAFT_COLUMNS, "source_url", "date", "notes", "spread"])

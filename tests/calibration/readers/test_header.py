@@ -88,3 +88,24 @@ def test_the_unit_says_what_a_throughput_is_counted_over(unit: str, scope: str) 
 def test_near_misses_are_suggested() -> None:
     assert closest_name("acept length") == "accept_length"
     assert closest_name("operator") is None
+
+
+@pytest.mark.parametrize(
+    ("written", "scope"),
+    [
+        *(("tok/s (tok/s/user)", "per_user"), ("throughput [tokens/s per GPU]", "per_gpu")),
+        *(("throughput (tok/s)", ""), ("throughput (higher is better)", "")),
+    ],
+)
+def test_the_unit_of_a_throughput_may_say_what_it_is_counted_over(written: str, scope: str) -> None:
+    (column,) = match_header([written])
+    assert column.column is not None
+    assert (column.scope, column.factor) == (scope, 1.0)
+
+
+@pytest.mark.parametrize(
+    "written", ["throughput (tok/s/node)", "throughput (%)", "accept_length (%)", "speedup [%]"]
+)
+def test_a_unit_that_a_column_cannot_have_makes_it_unknown(written: str) -> None:
+    (column,) = match_header([written])
+    assert column.column is None

@@ -65,6 +65,79 @@ def test_reasons(cells: str, code: str) -> None:
     assert [row.code for row in read(text).dropped] == [code]
 
 
+@pytest.mark.parametrize(
+    ("column", "least", "most"),
+    [
+        *(("num_steps", 0, 1024), ("topk", 0, 65536), ("num_draft_tokens", 1, 65536)),
+        *(("batch_size", 1, 10**6), ("context_tokens", 0, 10**9)),
+    ],
+)
+def test_counts_that_cannot_be_are_dropped_with_their_place(
+    column: str, least: int, most: int
+) -> None:
+    text = (
+        f"accept_length,throughput,{column}\n1,90,{max(least, 1)}\n1,90,{most}\n1,90,{most + 1}\n"
+    )
+    reading = read(text + (f"1,90,{least / 2}\n" if least else ""))
+    assert [row.line for row in reading.rows] == [2, 3]
+    assert {row.code for row in reading.dropped} == {"out_of_range"}
+    assert str(reading.dropped[0]).startswith(f"bench.csv, line 4, column {column}: ")
+    assert f"is above {most:g}" in reading.dropped[0].message
+
+
+@pytest.mark.parametrize(
+    ("column", "cell"),
+    [
+        *(("throughput", "82.3%"), ("accept_length", "210%"), ("batch_size", "100 %")),
+        *(("baseline", "90%"), ("speedup", "150%"), ("num_steps", "300%")),
+    ],
+)
+def test_percent_is_only_for_accuracies_and_shares(column: str, cell: str) -> None:
+    good = {"accept_length": "2.1", "throughput": "90"}
+    header = [*good, *({column} - set(good))]
+    row = [{**good, column: cell}[name] for name in header]
+    reading = read(
+        f"{','.join(header)}\n{','.join(['2.1', '90', '3'][: len(header)])}\n{','.join(row)}\n"
+    )
+    (dropped,) = reading.dropped
+    assert (dropped.code, dropped.line, dropped.column) == ("not_a_number", 3, column)
+    assert "percent sign" in dropped.message
+
+
+def test_percent_in_header_and_cell_counts_once() -> None:
+    row = only("tau,tok/s,full_accuracy (%)\n2.2,90,70%;50%\n")
+    assert row.cells["full_accuracy"] == pytest.approx((0.7, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("cell", "spread"), [("0.5", 0.5), ("5", None), ("5%", 0.05), ("60%", None), ("0", 0)]
+)
+def test_a_spread_that_may_be_a_percentage_is_ignored_and_said(
+    cell: str, spread: float | None
+) -> None:
+    reading = read(f"tau,tok/s,spread\n2.1,90,{cell}\n")
+    found = reading.rows[0].cells.get("spread")
+    assert found == (spread if spread is None else pytest.approx(spread))
+    said = [(w.code, w.lines) for w in reading.warnings]
+    assert said == ([("spread_too_large", (2,))] if spread is None else [])
+
+
+def test_a_spread_in_percent_by_its_header_is_believed() -> None:
+    assert only("tau,tok/s,spread (%)\n2.1,90,5\n").cells["spread"] == pytest.approx(0.05)
+
+
+def test_an_unknown_scope_drops_the_row_and_usual_spellings_are_read() -> None:
+    reading = read(
+        "tau,tok/s,throughput_scope\n2.1,90,Per User\n2.1,91,tok/s/gpu\n2.1,92,total\n2.1,93,\n"
+        "2.1,94,per_banana\n"
+    )
+    scopes = [row.cells.get("throughput_scope") for row in reading.rows]
+    assert scopes == ["per_user", "per_gpu", "aggregate", None]
+    (dropped,) = reading.dropped
+    assert (dropped.code, dropped.line) == ("unknown_scope", 6)
+    assert "'per_banana' is not known; write aggregate, per_user or per_gpu" in dropped.message
+
+
 def test_a_file_without_a_usable_row_says_why() -> None:
     said = refusal("accept_length,throughput,num_steps\n9,90,3\nx,90,3\n2,,3\n2,inf,3\n")
     assert "line 2, column accept_length: 9 is above num_steps + 1 = 4" in said

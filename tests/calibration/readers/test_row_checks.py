@@ -50,6 +50,20 @@ def test_a_tree_is_bounded_by_its_depth_not_by_its_nodes() -> None:
     assert refused(accept_length=4.1, **tree) == "accept_length_out_of_range"
 
 
+def test_no_round_emits_more_than_it_verifies() -> None:
+    tree: dict[str, Cell] = {"num_steps": 7.0, "topk": 4.0, "num_draft_tokens": 3.0}
+    accepted(accept_length=3.0, **tree)
+    assert refused(accept_length=3.1, **tree) == "accept_length_out_of_range"
+    assert accepted(full_accuracy=(0.8, 0.6, 0.5), **tree)["accept_length"] == pytest.approx(2.4)
+
+
+def test_no_token_goes_to_more_experts_than_there_are() -> None:
+    row: dict[str, Cell] = {"accept_length": 2.0, "experts_per_token": 8.0}
+    accepted(**row)
+    accepted(**row, num_experts=8.0)
+    assert refused(**row, num_experts=4.0) == "out_of_range"
+
+
 @pytest.mark.parametrize("algorithm", ["DFLASH", "dspark", "p-eagle", "P_EAGLE"])
 def test_a_block_drafter_is_bounded_by_what_is_verified(algorithm: str) -> None:
     block: dict[str, Cell] = {"num_steps": 1.0, "num_draft_tokens": 8.0, "algorithm": algorithm}
