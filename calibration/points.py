@@ -18,7 +18,7 @@ from calibration.readers import (
     canonical_name,
     read_file,
 )
-from calibration.soundness import warn_round_cost_below_one
+from calibration.soundness import warn_contradicting_times, warn_round_cost_below_one
 from calibration.systems import systems
 from calibration.table import Points, frame_of, warn_rows
 from specmodel.atomic_file import write_text_atomically
@@ -75,6 +75,7 @@ def read_points(paths: PathLike | Sequence[PathLike]) -> Points:
             *(warning for reading in readings for warning in reading.warnings),
             *warnings,
             *warn_round_cost_below_one(frame),
+            *warn_contradicting_times(frame),
             *_warn_scope(Points(frame=frame)),
         ),
     )

@@ -1,4 +1,4 @@
-"""Whether measurements can be true: rounds cheaper than a step, broken baselines, replicates."""
+"""Whether measurements can be true: rounds cheaper than a step, times, baselines, replicates."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from calibration.table import (
     warn_rows,
 )
 from specmodel.speedup import round_cost_from_throughput
+from specmodel.units import MILLI
 
 ROUND_COST_NOISE = 0.03
 """How far below 1 an implied round cost may be by noise alone, [-].
@@ -30,6 +31,9 @@ MAX_BROKEN = 1
 
 _SPREADS = 2.0  # standard deviations of noise
 _ROUNDING = 1e-6
+_MAX_TTFT_SHARE = 0.95  # of the request time; the rest has to hold every token but the first
+_MAX_STEP_TIME_GAP = 0.5
+_MOST_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -118,6 +122,74 @@ def warn_round_cost_below_one(frame: pd.DataFrame) -> tuple[PointWarning, ...]:
         "round_cost_below_one",
         "accept_length x baseline / throughput is below 1: a round cheaper than one step without "
         "speculation, which cannot be; the baseline is broken, or the accept length",
+    )
+
+
+def warn_contradicting_times(frame: pd.DataFrame) -> tuple[PointWarning, ...]:
+    r"""Return warnings about times that cannot belong to the throughput of their row.
+
+    .. math:: t_{first} > 0.95\, \frac{B\, N}{X_{base}}, \qquad
+              \left|\frac{t_{step} X}{B\, a} - 1\right| > 0.5
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Points, baselines matched.
+
+    Returns
+    -------
+    tuple of PointWarning
+        Codes ``ttft_contradicts_throughput`` (the first token alone takes nearly the whole request)
+        and ``step_time_contradicts_throughput``; only of rows that state all that is compared.
+
+    Notes
+    -----
+    A baseline that was taken from a step time has no prefill in it, so no time to the first token
+    contradicts it. A step time can be below what the throughput implies, where prefill and idle
+    time lower the throughput; by more than half they would be most of the run.
+
+    Examples
+    --------
+    >>> columns = {"ttft_ms": 2000.0, "output_tokens": 100.0, "step_time_ms": np.nan}
+    >>> columns |= {"num_steps": 3.0, "accept_length": 2.0, "batch_size": 1.0}
+    >>> columns |= {"output_tokens_per_s": 120.0, "baseline_tokens_per_s": 80.0}
+    >>> texts = dict.fromkeys(("throughput_scope", "throughput_origin", "baseline_origin"), "")
+    >>> frame = pd.DataFrame([{**columns, **texts, "file": "bench.csv", "line": 2}])
+    >>> [warning.code for warning in warn_contradicting_times(frame)]
+    ['ttft_contradicts_throughput']
+    """
+    speculative = speculative_rows(frame)
+    output = frame["output_tokens_per_s"].to_numpy()
+    stated = frame["baseline_tokens_per_s"].to_numpy()
+    baseline = np.where(np.isnan(stated) & ~speculative, output, stated)
+    scope = frame["throughput_scope"]
+    aggregate = scope.isin(["", "aggregate"]).to_numpy()
+    batch = frame["batch_size"].to_numpy()
+    requests = np.select([aggregate, (scope == "per_user").to_numpy()], [batch, 1.0], np.nan)
+    request_ms = requests * frame["output_tokens"].to_numpy() / baseline / MILLI
+    ttft_ms, step_ms = frame["ttft_ms"].to_numpy(), frame["step_time_ms"].to_numpy()
+    own_origin = np.where(speculative, frame["baseline_origin"], frame["throughput_origin"])
+    too_late = (ttft_ms > _MAX_TTFT_SHARE * request_ms) & (own_origin != "step_time")
+    emitted = np.where(speculative, frame["accept_length"].to_numpy(), 1.0)
+    implied_ms = np.where(aggregate, emitted * batch / output / MILLI, np.nan)
+    apart = np.abs(step_ms / implied_ms - 1) > _MAX_STEP_TIME_GAP
+    return (
+        *warn_rows(
+            frame,
+            too_late,
+            "ttft_contradicts_throughput",
+            "ttft_ms alone is more than 95 % of the request time, batch_size x output_tokens / "
+            f"baseline: {_both(frame, too_late, ttft_ms, request_ms)}; is its unit ms, and was it "
+            "measured at this load?",
+        ),
+        *warn_rows(
+            frame,
+            apart,
+            "step_time_contradicts_throughput",
+            "step_time_ms is more than 50 % away from accept_length x batch_size / throughput: "
+            f"{_both(frame, apart, step_ms, implied_ms)}; is its unit ms, and is the throughput "
+            "that of the whole batch?",
+        ),
     )
 
 
@@ -219,6 +291,22 @@ def replicate_groups(frame: pd.DataFrame) -> tuple[ReplicateGroup, ...]:
         for rows in groups.values()
         if len(rows) > 1 and np.isfinite(output[rows]).all()
     )
+
+
+def _both(
+    frame: pd.DataFrame,
+    rows: NDArray[np.bool_],
+    stated_ms: NDArray[np.float64],
+    implied_ms: NDArray[np.float64],
+) -> str:
+    """Return stated and implied times of the first rows that contradict each other."""
+    found = np.flatnonzero(rows)
+    shown = [
+        f"{stated_ms[row]:.4g} against {implied_ms[row]:.4g} ms (line {frame['line'].iloc[row]})"
+        for row in found[:_MOST_SHOWN]
+    ]
+    more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
+    return ", ".join(shown) + more
 
 
 def _relative_sd(values: NDArray[np.float64]) -> float:

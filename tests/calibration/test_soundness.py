@@ -162,3 +162,66 @@ def test_every_system_is_judged_alone(tmp_path: Path) -> None:
         "gpu,workload,tau,tok/s,baseline\na,x,1.5,240,120\na,y,1.5,240,120\nb,x,2.5,240,120\n",
     )
     assert [assess_soundness(system.points).sound for system in systems(points)] == [False, True]
+
+
+def time_warnings(folder: Path, header: str, *rows: str) -> list[tuple[str, tuple[int, ...], str]]:
+    points = points_of(folder, "\n".join([header, *rows, ""]))
+    return [(w.code, w.lines, w.message) for w in points.warnings if "contradicts" in w.code]
+
+
+def test_a_first_token_that_takes_the_whole_request_is_said(tmp_path: Path) -> None:
+    header = "k,tau,tok/s,baseline,batch,output_tokens,ttft_ms"
+    rows = [f"3,2.1,{tok_s},400,4,100,{ttft_ms}" for tok_s, ttft_ms in ((500, 940), (501, 960))]
+    ((code, lines, message),) = time_warnings(tmp_path, header, *rows)  # 4 x 100 / 400 = 1 s
+    assert (code, lines) == ("ttft_contradicts_throughput", (3,))
+    assert "960 against 1000 ms (line 3)" in message
+
+
+def test_first_token_and_baseline_may_be_those_of_baseline_rows(tmp_path: Path) -> None:
+    header = "k,tau,tok/s,batch,output_tokens,ttft_ms"
+    ((_, lines, _),) = time_warnings(
+        tmp_path, header, "0,,400,4,100,2000", "3,2.1,500,4,100,2000", "0,,400,4,1000,2000"
+    )
+    assert lines == (2, 3)
+
+
+def test_a_throughput_per_user_is_that_of_one_request(tmp_path: Path) -> None:
+    header = "tau,tok/s,baseline,batch,output_tokens,ttft_ms,throughput_scope"
+    row = "2.1,120,100,8,100,2000,"  # 1 s a request per user, 8 s as the whole batch
+    assert time_warnings(tmp_path, header, row + "per_user")
+    for scope in ("aggregate", "", "per_gpu"):
+        assert not time_warnings(tmp_path, header, row + scope)
+
+
+def test_a_baseline_without_prefill_contradicts_no_first_token(tmp_path: Path) -> None:
+    header = "k,tau,tok/s,batch,output_tokens,ttft_ms,baseline_step_time_ms"
+    assert not time_warnings(tmp_path, header, "3,2.1,120,1,100,2000,10")
+    header = "k,tau,tok/s,batch,output_tokens,ttft_ms,step_time_ms"
+    assert not time_warnings(tmp_path, header, "0,,,1,100,2000,10", "3,2.1,120,1,100,2000,")
+
+
+@pytest.mark.parametrize(
+    ("step_ms", "said"), [(20, False), (29, False), (31, True), (11, False), (9, True)]
+)
+def test_a_step_time_far_from_what_the_throughput_implies_is_said(
+    tmp_path: Path, step_ms: float, said: bool
+) -> None:
+    header = "k,tau,tok/s,baseline,batch,step_time_ms"
+    row = f"3,2.5,1000,900,8,{step_ms}"  # 2.5 x 8 / 1000 = 20 ms
+    found = time_warnings(tmp_path, header, row)
+    assert [(code, lines) for code, lines, _ in found] == (
+        [("step_time_contradicts_throughput", (2,))] if said else []
+    )
+    assert all(f"{step_ms} against 20 ms (line 2)" in message for _, _, message in found)
+
+
+def test_without_a_batch_or_per_user_no_step_time_is_compared(tmp_path: Path) -> None:
+    header = "k,tau,tok/s,baseline,batch,step_time_ms,throughput_scope"
+    assert not time_warnings(tmp_path, header, "3,2.5,1000,900,,99,", "3,2.5,10,9,8,99,per_user")
+
+
+def test_one_token_a_step_without_speculation(tmp_path: Path) -> None:
+    header = "k,tau,tok/s,batch,step_time_ms"
+    assert not time_warnings(tmp_path, header, "0,,800,8,10", "3,2.5,1000,8,20")
+    ((_, lines, _),) = time_warnings(tmp_path, header, "0,,800,8,25", "3,2.5,1000,8,20")
+    assert lines == (2,)
