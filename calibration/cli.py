@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 
 import click
 
-from specmodel.errors import SpecModelError
+from calibration.standard_streams import accept_any_character, discard
+from specmodel.errors import SpecModelError, UnknownKeyError
 from specmodel.version import __version__
 
 TRACEBACK = "SPECMODEL_TRACEBACK"
@@ -71,6 +72,32 @@ class CommandTable(click.Group):
                 [(name, command.help or "") for name, command in self.commands.items()]
             )
 
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,  # noqa: ANN401 - settings of the context, passed on
+    ) -> click.Context:
+        """Read the arguments; a reader of the help that goes away is no error."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except BrokenPipeError:
+            discard(sys.stdout)
+            raise click.exceptions.Exit(0) from None
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what a command returns
+        """Run the command; a reader of its output that goes away is no error."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            discard(sys.stdout)
+        except SystemExit as leaving:  # of rich, where a pipe is closed
+            if not isinstance(leaving.__context__, BrokenPipeError):
+                raise
+            discard(sys.stdout)
+        return 0
+
     def main(
         self,
         args: Sequence[str] | None = None,
@@ -82,34 +109,51 @@ class CommandTable(click.Group):
         """Run the command line; the one place where an error becomes one plain line."""
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        accept_any_character()
         try:
             status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
             sys.exit(_EXIT_BAD_USAGE)
-        except click.UsageError as error:
-            hint = f"; see `{error.ctx.command_path} --help`" if error.ctx else ""
-            _fail(error.format_message().rstrip(".") + hint, _EXIT_BAD_USAGE)
-        except click.ClickException as error:
-            _fail(error.format_message(), error.exit_code)
-        except click.Abort:
-            _fail("interrupted", _EXIT_BAD_DATA)
-        except SpecModelError as error:
-            _fail(str(error), getattr(error, "exit_code", _EXIT_BAD_DATA))
         except Exception as error:
-            if os.environ.get(TRACEBACK) == "1":
-                raise
-            _fail(
-                f"unexpected {type(error).__name__}: {error}; this is a defect of specmodel: please "
-                f"report it with what {TRACEBACK}=1 shows",
-                _EXIT_BAD_DATA,
-            )
+            message, status = _told(error)
+            if not message:
+                if os.environ.get(TRACEBACK) == "1":
+                    raise
+                message = (
+                    f"unexpected {type(error).__name__}: {error}; this is a defect of specmodel: "
+                    f"please report it with what {TRACEBACK}=1 shows"
+                )
+            _fail(message, status)
         sys.exit(status if isinstance(status, int) else 0)
+
+
+def _told(error: Exception) -> tuple[str, int]:
+    """What to say of an error, and the status; nothing of one that is unexpected."""
+    match error:
+        case click.UsageError():
+            hint = f"; see `{error.ctx.command_path} --help`" if error.ctx else ""
+            return error.format_message().rstrip(".") + hint, _EXIT_BAD_USAGE
+        case click.ClickException():
+            return error.format_message(), error.exit_code
+        case click.Abort():
+            return "interrupted", _EXIT_BAD_DATA
+        case SpecModelError():
+            looked_up = isinstance(error, UnknownKeyError)  # such a name comes from an option
+            usual = _EXIT_BAD_USAGE if looked_up else _EXIT_BAD_DATA
+            return str(error), getattr(error, "exit_code", usual)
+        case OSError(filename=None):  # files have names
+            discard(sys.stdout)
+            return f"the output cannot be written: {error.strerror or error}", _EXIT_BAD_DATA
+    return "", _EXIT_BAD_DATA
 
 
 def _fail(message: str, status: int) -> NoReturn:
     """Print an error as one line and leave."""
-    click.echo("Error: " + " ".join(message.split()), err=True)
+    try:
+        click.echo("Error: " + " ".join(message.split()), err=True)
+    except OSError:  # nobody is there to be told
+        discard(sys.stderr)
     sys.exit(status)
 
 

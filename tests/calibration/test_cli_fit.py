@@ -146,7 +146,7 @@ def test_fit_needs_points_from_one_place(specmodel: Run, tmp_path: Path) -> None
     assert specmodel("fit").exit_code == 2
     assert specmodel("fit", "bench.csv", "--data", "specbundle-llama31-8b").exit_code == 2
     unknown = specmodel("fit", "--data", "specbundle-llama31")
-    assert unknown.exit_code == 1
+    assert unknown.exit_code == 2
     assert "specbundle-llama31-8b" in unknown.stderr
 
 
