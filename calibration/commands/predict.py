@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from calibration.accept_lengths import AskedAcceptLength
 from calibration.answer import Asked, answer, note_lines
@@ -13,10 +14,13 @@ from calibration.commands.output_files import check_outputs
 from calibration.questions import AskedConfiguration, UsageError
 from calibration.report.layout import wrapped
 from specmodel.calibrated import Calibration
+from specmodel.errors import ParameterError
 
 DEFAULT_CALIBRATION = "calibration.json"
 PACKAGED_PRIOR = "packaged prior"
 
+_ACCEPTANCE = ("--accept", "--full", "--conditional", "--log")
+_BESIDE_POINTS = ("--points", "--calibration", "--json")
 _MOST_TOKENS = int(BOUNDS["num_draft_tokens"].most)
 
 
@@ -94,7 +98,7 @@ def command(  # noqa: PLR0917 - click passes by name
     accept: float | None,
     full: tuple[float, ...] | None,
     conditional: tuple[float, ...] | None,
-    log: Path | None,
+    log: Path | None,  # noqa: ARG001 - refused before it is used
     accuracy_from: str,
     depth: tuple[int, ...] | None,
     accept_depth: int | None,
@@ -123,27 +127,7 @@ def command(  # noqa: PLR0917 - click passes by name
     specmodel predict --accept 2.75 --accept-depth 5 --depth 10
     specmodel predict --target-speedup 1.3
     """  # noqa: D301 - click wants the backspace itself
-    given = [
-        name
-        for name, value in (
-            ("--accept", accept),
-            ("--full", full),
-            ("--conditional", conditional),
-            ("--log", log),
-            ("--points", points),
-        )
-        if value is not None
-    ]
-    if len(given) > 1:
-        raise UsageError("one of them", f"{' and '.join(given)} say the same thing twice")
-    if log is not None:
-        raise UsageError(
-            "the accuracies with --full or --conditional", "training logs are not read yet"
-        )
-    if accept_depth is not None and accept is None:
-        raise UsageError("--accept", "--accept-depth says where an accept length was measured")
-    if plot is not None and not given:
-        raise UsageError("--accept, --full or --conditional", "--plot draws predictions")
+    _check_usage(click.get_current_context())
     configuration = AskedConfiguration(
         num_steps=depth,
         topk=topk,
@@ -151,36 +135,34 @@ def command(  # noqa: PLR0917 - click passes by name
         batch_size=batch_size,
         context_tokens=context_tokens,
     )
-    one_question = (*configuration, workload, baseline, target_speedup, claim, plot)
-    if points is not None and any(value is not None for value in one_question):
-        raise UsageError(
-            "columns instead", "--points takes depth, load, workload and baseline from its rows"
-        )
     check_outputs([plot], [calibration or Path(DEFAULT_CALIBRATION)])
     known, source = _calibration(calibration)
     if points is not None:
         _predict_points(known, points, source=source, as_json=as_json)
         return
-    found = answer(
-        known,
-        Asked(
-            accept=AskedAcceptLength(
-                accept_length=accept,
-                full_accuracy=full,
-                conditional_accuracy=conditional,
-                accept_depth=accept_depth,
-                from_training=accuracy_from == "training",
-            )
-            if given
-            else None,
-            configuration=configuration,
-            workload=workload,
-            baseline_tokens_per_s=baseline,
-            target_speedup=target_speedup,
-            claim=claim,
-        ),
-        source=source,
-    )
+    try:
+        found = answer(
+            known,
+            Asked(
+                accept=AskedAcceptLength(
+                    accept_length=accept,
+                    full_accuracy=full,
+                    conditional_accuracy=conditional,
+                    accept_depth=accept_depth,
+                    from_training=accuracy_from == "training",
+                )
+                if (accept, full, conditional) != (None, None, None)
+                else None,
+                configuration=configuration,
+                workload=workload,
+                baseline_tokens_per_s=baseline,
+                target_speedup=target_speedup,
+                claim=claim,
+            ),
+            source=source,
+        )
+    except ParameterError as error:  # all that can be out of range here was given by option
+        raise click.UsageError(str(error)) from None
     if as_json:
         from calibration.report.prediction_json import prediction_json  # noqa: PLC0415 - on demand
 
@@ -199,6 +181,33 @@ def command(  # noqa: PLR0917 - click passes by name
             known, [one.question for one in predictions], predictions, plot, best=found.best
         )
         click.echo(f"Drawn: {plot}", err=True)
+
+
+def _check_usage(context: click.Context) -> None:
+    """Refuse options that say a thing twice, or that have no effect beside the others."""
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if context.get_parameter_source(str(parameter.name)) is not ParameterSource.DEFAULT
+    ]
+    idle = [name for name in given if name not in _BESIDE_POINTS]
+    if "--points" in given and idle:
+        raise UsageError(
+            "columns instead",
+            f"--points takes everything from its rows, so {' and '.join(idle)} "
+            f"{'has' if len(idle) == 1 else 'have'} no effect",
+        )
+    acceptance = [name for name in given if name in _ACCEPTANCE]
+    if len(acceptance) > 1:
+        raise UsageError("one of them", f"{' and '.join(acceptance)} say the same thing twice")
+    if "--log" in given:
+        raise UsageError(
+            "the accuracies with --full or --conditional", "training logs are not read yet"
+        )
+    if "--accept-depth" in given and "--accept" not in given:
+        raise UsageError("--accept", "--accept-depth says where an accept length was measured")
+    if "--plot" in given and not acceptance:
+        raise UsageError("--accept, --full or --conditional", "--plot draws predictions")
 
 
 def _calibration(path: Path | None) -> tuple[Calibration, str]:

@@ -268,6 +268,7 @@ def test_a_picture_is_drawn(specmodel: Run, tmp_path: Path) -> None:
         (("--accept", "0.9"), "at least 1"),
         (("--accept", "4.2", "--depth", "3"), "between 1 and 4"),
         (("--accept", "4.2", "--accept-depth", "3", "--depth", "5"), "between 1 and 4"),
+        (("--full", "74"), "a percentage? divide by 100"),
         (("--full", "74.2,47,29"), "a percentage? divide by 100"),
         (("--conditional", "77,65"), "a percentage? divide by 100"),
         (("--full", ".4,.5"), "never rises"),
@@ -276,11 +277,11 @@ def test_a_picture_is_drawn(specmodel: Run, tmp_path: Path) -> None:
         (("--accept", "2", "--workload", "chat"), "unknown workload 'chat'"),
     ],
 )
-def test_impossible_values_are_bad_data(
+def test_impossible_values_are_bad_usage(
     specmodel: Run, arguments: tuple[str, ...], said: str
 ) -> None:
     status, line = error(specmodel, *arguments)
-    assert status == 1
+    assert status == 2
     assert said in line
 
 
@@ -299,6 +300,7 @@ def test_impossible_values_are_bad_data(
         (("--accept", "2", "--depth", "1:9999"), "deeper than"),
         (("--full", ".7,x"), "'x'"),
         (("--full", "70%,50%"), "fraction"),
+        (("--full", "74%"), "fraction"),
         (("--full", ""), "empty list"),
         (("--full", ".5,,.3"), "entry 2 of '.5,,.3' is empty"),
         (("--full", ".5,"), "entry 2 of '.5,' is empty"),
@@ -335,7 +337,14 @@ def test_impossible_values_are_bad_data(
         (("--accept", "2", "--plot", "x.jpg"), ".png"),
         (("--target-speedup", "2", "--plot", "x.png"), "--plot draws predictions"),
         (("--accept", "2", "--nonsense"), "--nonsense"),
-        (("--points", "points.csv", "--depth", "3"), "from its rows"),
+        (("--points", "points.csv", "--depth", "3"), "--depth has no effect"),
+        (("--points", "points.csv", "--accuracy-from", "training"), "--accuracy-from has no"),
+        (("--points", "points.csv", "--accuracy-from", "served"), "--accuracy-from has no"),
+        (("--points", "p.csv", "--full", ".5", "--topk", "1"), "--full and --topk have no effect"),
+        (("--points", "points.csv", "--accept", "2"), "--accept has no effect"),
+        (("--points", "points.csv", "--target-speedup", "2"), "--target-speedup has no effect"),
+        (("--points", "points.csv", "--accept-depth", "2"), "--accept-depth has no effect"),
+        (("--points", "points.csv", "--plot", "x.png"), "--plot has no effect"),
     ],
 )
 def test_a_question_that_cannot_be_understood_is_bad_usage(
@@ -377,7 +386,7 @@ def test_several_workloads_need_a_name_for_tokens_per_s(specmodel: Run, tmp_path
     rate = chat["output_tokens_per_s"]["median"] / chat["speedup"]["median"]
     assert rate == pytest.approx(80.0)
     status, line = error(specmodel, "--accept", "2", "--workload", "maths")
-    assert status == 1
+    assert status == 2
     assert "chat, code" in line
     own = asked(specmodel, "--accept", "2", "--workload", "maths", "--baseline", "70")
     assert own["output_tokens_per_s"]["median"] > 0
