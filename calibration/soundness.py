@@ -193,7 +193,7 @@ def warn_contradicting_times(frame: pd.DataFrame) -> tuple[PointWarning, ...]:
     )
 
 
-def assess_soundness(points: Points) -> Soundness:
+def assess_soundness(points: Points, *, force: bool = False) -> Soundness:
     """Return which rows of a system can be trusted, and whether the system can.
 
     A row whose implied round cost is below 1 by more than noise (`ROUND_COST_NOISE`, or twice the
@@ -206,11 +206,14 @@ def assess_soundness(points: Points) -> Soundness:
     ----------
     points : Points
         Rows of one system, baselines matched.
+    force : bool
+        Whether the caller keeps every row all the same; changes nothing but the warnings.
 
     Returns
     -------
     Soundness
-        Its warnings name what was set aside.
+        Its warnings name what is set aside, or would be: of an unsound system every row is used by
+        a forced fit, and none otherwise.
 
     Examples
     --------
@@ -230,16 +233,19 @@ def assess_soundness(points: Points) -> Soundness:
     broken = tuple(dict.fromkeys(baselines[round_cost < 1 - noise].tolist()))
     kept = ~np.isin(baselines, broken)
     sound = len(broken) <= MAX_BROKEN and bool(kept[speculative_rows(frame)].any())
+    said = "would be" if force or not sound else None
     warnings: tuple[PointWarning, ...] = ()
     for name in broken:
         rows = baselines == name
+        count = int(rows.sum())
         warnings += warn_rows(
             frame,
             rows,
             "baseline_set_aside",
             f"the baseline of {name} is broken: it implies a round of "
             f"{np.nanmin(round_cost[rows]):.2f} steps, and none can take less than 1; "
-            f"{rows.sum()} rows are set aside",
+            f"{count} row{'s' if count > 1 else ''} "
+            f"{said or ('are' if count > 1 else 'is')} set aside",
         )
     if broken and not sound:
         warnings += (

@@ -71,6 +71,7 @@ def test_one_broken_baseline_sets_its_workload_aside() -> None:
     assert warning.code == "baseline_set_aside"
     assert warning.lines == (2, 3)
     assert "0.76" in warning.message
+    assert warning.message.endswith("; 2 rows are set aside")
 
 
 def test_two_broken_baselines_make_a_system_unsound() -> None:
@@ -79,6 +80,14 @@ def test_two_broken_baselines_make_a_system_unsound() -> None:
     assert soundness.broken == ("chat", "code")
     assert soundness.kept.tolist() == [False, False, False, True]
     assert soundness.warnings[-1].code == "unsound_system"
+    assert "would be set aside" in soundness.warnings[0].message
+
+
+def test_rows_that_are_kept_by_force_are_not_said_to_be_set_aside() -> None:
+    points = read_points(BAD / "one_broken_baseline.csv")
+    forced = assess_soundness(points, force=True)
+    assert forced.warnings[0].message.endswith("; 2 rows would be set aside")
+    assert forced.kept.tolist() == assess_soundness(points).kept.tolist()
 
 
 def test_a_system_of_which_nothing_is_left_is_unsound(tmp_path: Path) -> None:
