@@ -5,7 +5,8 @@ from typing import NamedTuple
 from specmodel.calibrated import Calibration, Observation
 from specmodel.configuration import Configuration
 from specmodel.posterior import Posterior
-from specmodel.prediction import AcceptLength, Estimate, Question, predict
+from specmodel.prediction import predict
+from specmodel.question import AcceptLength, Estimate, Question
 
 FEW_REQUESTS = 4.0
 """Batch up to which a step is bound by reading weights, so that these causes apply. [-]"""

@@ -13,7 +13,7 @@ from calibration.map_fit import MapFit, fit_rows
 from calibration.model_catalogue import expert_counts
 from calibration.points import format_points, read_points
 from calibration.soundness import assess_soundness, replicate_groups
-from calibration.system_rows import SystemRows, numbers, speculative, system_rows
+from calibration.system_rows import SystemRows, numbers, speculative, system_rows, texts
 from calibration.systems import SystemPoints, select_system
 from calibration.table import Points
 from specmodel.baselines import Baselines
@@ -118,7 +118,7 @@ def with_expert_counts(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _sound_points(chosen: SystemPoints, *, force: bool) -> tuple[Points, list[str]]:
     """Rows with sound baselines, and what to say of the others."""
-    soundness = assess_soundness(chosen.points)
+    soundness = assess_soundness(chosen.points, force=force)
     notes = [warning.message for warning in soundness.warnings]
     if not soundness.sound and not force:
         broken = ", ".join(soundness.broken)
@@ -247,6 +247,7 @@ def _calibration(
         curve=usable.curve,
         num_experts=float(numbers(frame, "num_experts")[0]),
         experts_per_token=float(numbers(frame, "experts_per_token")[0]),
+        throughput_scope=texts(frame, "throughput_scope")[0] or "aggregate",
         hull=_hull(frame),
         num_points=len(usable.rows),
         residual_log_sd=float(np.sqrt(np.mean(fitted.residual**2))),

@@ -8,10 +8,13 @@ from numpy.typing import NDArray
 
 from specmodel.constants import NUM_CONSTANTS, slope, to_natural
 from specmodel.posterior import Posterior, Rows
-from specmodel.prior import Prior
+from specmodel.prior import Noise, Prior
 from specmodel.speedup import log_speedup_gradient
 
 Array = NDArray[np.float64]
+
+ODD_ROW_SD = 4.0
+"""Distance from which a row counts less, in standard deviations of the row noise. [-]"""
 
 _MAX_ITERATIONS = 200
 _MAX_MOVE = 1.5
@@ -19,6 +22,8 @@ _MAX_HALVINGS = 20
 _TOLERANCE = 1e-5
 _LOOSE = 10.0  # how much wider, in variance, constants may be where noise is judged
 _ROUNDING = 1e-9
+_WARM_UP = 12
+_MOST_JUDGED = 4.0
 
 
 @final
@@ -34,6 +39,8 @@ class MapFit:
         Measured minus fitted ln S, effects included, [-].
     fitted_variance : numpy.ndarray, shape (n,)
         Variance of the fitted ln S from constants and effects, [-].
+    weight : numpy.ndarray, shape (n,)
+        1 for rows that fit, below for odd ones, (0, 1].
     marginal_residual : numpy.ndarray, shape (n,)
         Measured minus fitted ln S from the constants alone, [-].
     learned : float
@@ -51,6 +58,7 @@ class MapFit:
     residual: Array
     fitted_variance: Array
     marginal_residual: Array
+    weight: Array
     learned: float
     prior_width: float
     redundant: float
@@ -99,36 +107,36 @@ def fit_rows(
     it: its covariance is widened by :math:`(\nu + d^2)/(\nu + p)`, d the distance, p the constants'
     worth of information learned and :math:`\nu` the number of systems it was learned from, which is a
     Student-t prior: a rig unlike all public ones moves the constants instead of being taken for noise.
-    Intervals have :math:`\nu_0 + m` degrees of freedom. theory.md part D.
+    Intervals have :math:`\nu_0 + m` degrees of freedom.
+
+    A row more than `ODD_ROW_SD` standard deviations from what its configuration, run and the constants
+    say counts with less weight, so that one bad row does not move the others; `MapFit.weight` tells
+    which. What a batch curve was carried is part of the configuration's effect, so that a measured
+    configuration is remembered. theory.md part D.
     """
     count, noise = len(rows), prior.noise
-    if num_configurations is None:
-        num_configurations = int(rows.configuration.max(initial=-1)) + 1
-    if num_runs is None:
-        num_runs = int(rows.run.max(initial=-1)) + 1
-    effect_variance = np.concatenate(
-        [
-            np.full(num_configurations, noise.configuration_log_sd**2),
-            np.full(num_runs, noise.run_log_sd**2),
-        ]
-    )
+    num_configurations = num_configurations or int(rows.configuration.max(initial=-1)) + 1
+    num_runs = num_runs or int(rows.run.max(initial=-1)) + 1
+    carried = carried_by_configuration(rows, num_configurations)
     spread = np.zeros(count) if spread_log_sd is None else np.nan_to_num(spread_log_sd)
+    size = num_configurations + num_runs
     each = np.arange(count)
-    design = np.zeros((count, effect_variance.size))
+    design = np.zeros((count, size))
     design[each, num_configurations + rows.run] = 1.0
-    centre = np.concatenate([prior.mean, np.zeros(effect_variance.size)])
+    centre = np.concatenate([prior.mean, np.zeros(size)])
     at_effects = np.arange(NUM_CONSTANTS, centre.size)
     precision = np.zeros((centre.size, centre.size))
     base = np.asarray(np.linalg.inv(prior.covariance), dtype=np.float64)
-    freedom = float(len(prior.learned_from)) or np.inf  # a prior from no systems is taken as it is
-    state, scale, width = centre, 1.0, 1.0
+    state, scales, weight = centre, _Scales(row=1.0, effect=1.0, width=1.0), np.ones(count)
     fitted, gradient, decode = _model(rows, state)
     for iteration in range(_MAX_ITERATIONS):
-        precision[:NUM_CONSTANTS, :NUM_CONSTANTS] = base / width
-        precision[at_effects, at_effects] = 1.0 / (scale * effect_variance)
+        effect_variance = _effect_variance(noise, scales.effect, carried, num_runs)
+        precision[:NUM_CONSTANTS, :NUM_CONSTANTS] = base / scales.width
+        precision[at_effects, at_effects] = 1.0 / effect_variance
         design[each, rows.configuration] = -decode
         residual = log_speedup - fitted - design @ state[NUM_CONSTANTS:]
-        row_variance = scale * noise.row_log_sd**2 + spread**2 + (decode * rows.terms.carried) ** 2
+        trusted = scales.row * noise.row_log_sd**2 + spread**2
+        row_variance = trusted / weight
         jacobian = np.concatenate([gradient, design], axis=1)
         weighted = jacobian / row_variance[:, None]
         covariance = np.asarray(np.linalg.inv(jacobian.T @ weighted + precision), dtype=np.float64)
@@ -145,38 +153,119 @@ def fit_rows(
                 break
             move *= 0.5
         state = moved
-        tension = float((state - centre)[:NUM_CONSTANTS] @ base @ (state - centre)[:NUM_CONSTANTS])
-        shrink = float(np.sum(base * covariance[:NUM_CONSTANTS, :NUM_CONSTANTS]))
-        learned = float(np.clip(NUM_CONSTANTS - shrink, 0.0, NUM_CONSTANTS))
-        widened = 1.0
-        if np.isfinite(freedom):
-            widened = max(1.0, (freedom + tension) / (freedom + learned))
+        learned = _learned(base, covariance)
         chi_square, redundant = _redundancy(
-            jacobian, log_speedup - fitted, row_variance / scale, effect_variance, base
+            jacobian,
+            log_speedup - fitted,
+            noise.row_log_sd**2 / weight + spread**2,
+            _effect_variance(noise, 1.0, carried, num_runs),
+            base,
         )
-        rescaled = (noise.degrees_of_freedom + chi_square) / (noise.degrees_of_freedom + redundant)
-        still = largest < _TOLERANCE and abs(rescaled / scale - 1.0) < 1e-4
-        if still and abs(widened / width - 1.0) < 1e-3 and iteration > 1:
+        # Rows are judged by a noise that they cannot blow up themselves.
+        judged = min(scales.row, _MOST_JUDGED) * noise.row_log_sd**2 + spread**2
+        reweighted = _weight(residual, judged)
+        rescaled = _rescaled(
+            prior,
+            (state - centre)[:NUM_CONSTANTS],
+            learned=learned,
+            chi_square=chi_square,
+            redundant=redundant,
+            num_effects=size,
+        )
+        if iteration < _WARM_UP:  # first the constants and the odd rows, then what is left is noise
+            rescaled = _Scales(row=1.0, effect=1.0, width=rescaled.width)
+        still = largest < _TOLERANCE and np.max(np.abs(reweighted - weight), initial=0.0) < 1e-3
+        if still and rescaled.near(scales) and iteration > _WARM_UP:
             break
-        scale, width = rescaled, widened
+        scales, weight = rescaled, reweighted
     return MapFit(
         posterior=Posterior(
             mean=state,
             covariance=covariance,
             num_configurations=num_configurations,
             noise=noise,
-            noise_scale=float(np.sqrt(scale)),
+            noise_scale=float(np.sqrt(scales.row)),
+            effect_scale=float(np.sqrt(scales.effect)),
             degrees_of_freedom=noise.degrees_of_freedom + redundant,
-            prior_covariance=width * prior.covariance,
+            prior_covariance=scales.width * prior.covariance,
         ),
         residual=residual,
         fitted_variance=np.einsum("ij,ij->i", jacobian @ covariance, jacobian),
         marginal_residual=log_speedup - fitted,
+        weight=weight,
         learned=learned,
-        prior_width=width,
+        prior_width=scales.width,
         redundant=redundant,
         chi_square=chi_square,
     )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scales:
+    """Factors on the variances of rows and effects, and on the prior's covariance."""
+
+    row: float
+    effect: float
+    width: float
+
+    def near(self, other: "_Scales") -> bool:
+        """Whether they have settled."""
+        return (
+            abs(self.row / other.row - 1.0) < 1e-4
+            and abs(self.effect / other.effect - 1.0) < 1e-4
+            and abs(self.width / other.width - 1.0) < 1e-3
+        )
+
+
+def _rescaled(
+    prior: Prior,
+    away: Array,
+    *,
+    learned: float,
+    chi_square: float,
+    redundant: float,
+    num_effects: int,
+) -> _Scales:
+    """The factors that the fit as it stands calls for."""
+    freedom, systems = prior.noise.degrees_of_freedom, len(prior.learned_from)
+    width = 1.0
+    if systems:  # a prior from no systems is taken as it is
+        tension = float(away @ np.linalg.solve(prior.covariance, away))
+        width = max(1.0, (systems + tension) / (systems + learned))
+    row = (freedom + chi_square) / (freedom + redundant)
+    # Repeats of one run say how rows scatter, not how configurations and runs do.
+    others = max(num_effects - 2, 0)
+    return _Scales(row=row, effect=(freedom + others * row) / (freedom + others), width=width)
+
+
+def carried_by_configuration(rows: Rows, num_configurations: int) -> Array:
+    """How far the batch curve was carried for each configuration, as a log-sd of its round cost."""
+    carried = np.zeros(num_configurations)
+    np.maximum.at(carried, rows.configuration, rows.terms.carried)
+    return carried
+
+
+def _effect_variance(noise: Noise, scale: float, carried: Array, num_runs: int) -> Array:
+    """Variance of each effect: a configuration's holds what its batch curve was carried."""
+    return np.concatenate(
+        [
+            scale * noise.configuration_log_sd**2 + carried**2,
+            np.full(num_runs, scale * noise.run_log_sd**2),
+        ]
+    )
+
+
+def _learned(prior_precision: Array, covariance: Array) -> float:
+    """Constants' worth of information that the points added."""
+    kept = np.sum(prior_precision * covariance[:NUM_CONSTANTS, :NUM_CONSTANTS])
+    return float(np.clip(NUM_CONSTANTS - kept, 0.0, NUM_CONSTANTS))
+
+
+def _weight(residual: Array, variance: Array) -> Array:
+    """1 for rows within `ODD_ROW_SD` standard deviations, less for the others."""
+    odd = np.abs(residual) / np.sqrt(variance)
+    return np.asarray((ODD_ROW_SD / np.maximum(odd, ODD_ROW_SD)) ** 2)
 
 
 def _model(rows: Rows, state: Array) -> tuple[Array, Array, Array]:

@@ -11,7 +11,8 @@ from specmodel.calibrated import Calibration
 from specmodel.constants import CONSTANTS, NUM_CONSTANTS, index_of, slope
 from specmodel.cost import UNKNOWN_DEPTH_NUM_STEPS
 from specmodel.posterior import NEW
-from specmodel.prediction import Prediction, question_rows
+from specmodel.prediction import Prediction
+from specmodel.question import question_rows
 from specmodel.speedup import log_speedup_gradient
 
 _EXPONENT: Final = index_of("draft_time_exponent")

@@ -140,7 +140,6 @@ def _noise(fits: Sequence[MapFit], counts: Sequence[int]) -> Noise:
     sizes = {"row": 0.0, "configuration": 0.0, "run": 0.0}
     for fit, count in zip(fits, counts, strict=True):
         posterior = fit.posterior
-        level = posterior.noise_scale**2
         effects = posterior.mean[NUM_CONSTANTS:]
         spread = np.diag(posterior.covariance)[NUM_CONSTANTS:]
         split = posterior.num_configurations
@@ -148,9 +147,12 @@ def _noise(fits: Sequence[MapFit], counts: Sequence[int]) -> Noise:
         if count <= effects.size:
             continue
         for key, part in (("configuration", slice(0, split)), ("run", slice(split, None))):
-            sums[key] += float(np.sum(effects[part] ** 2 + spread[part])) / level
+            sums[key] += (
+                float(np.sum(effects[part] ** 2 + spread[part])) / posterior.effect_scale**2
+            )
             sizes[key] += effects[part].size
-        sums["row"] += float(np.sum(fit.residual**2 + fit.fitted_variance)) / level
+        squares = fit.weight * (fit.residual**2 + fit.fitted_variance)
+        sums["row"] += float(np.sum(squares)) / posterior.noise_scale**2
         sizes["row"] += count
     # The systems' own noise levels multiply these, so only their mean precision fixes the common
     # factor; setting it directly spares hundreds of rounds of expectation and maximisation.

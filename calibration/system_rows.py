@@ -18,6 +18,9 @@ from specmodel.units import MILLI
 
 Array = NDArray[np.float64]
 
+LEAST_DECODE_SHARE = 0.05
+"""Share of a request below which decoding cannot be: the time to first token is wrong. [-]"""
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,10 +146,16 @@ def measured_share(frame: pd.DataFrame) -> Array:
     share = np.full(len(frame), np.nan)
     known = np.isfinite(tokens) & np.isfinite(first_s) & (tokens > 1) & np.isfinite(rate)
     request_s = requests[known] * tokens[known] / rate[known]
-    decode_s = np.maximum(request_s - first_s[known], 0.05 * request_s)
-    share[known] = non_decode_share_from_ttft(
-        first_s[known], tokens[known], decode_s / (tokens[known] - 1.0)
+    decode_s = request_s - first_s[known]
+    # A first token that takes the whole request contradicts the throughput: neither is believed.
+    sound = decode_s > LEAST_DECODE_SHARE * request_s
+    found = np.full(request_s.size, np.nan)
+    found[sound] = non_decode_share_from_ttft(
+        first_s[known][sound],
+        tokens[known][sound],
+        decode_s[sound] / (tokens[known][sound] - 1.0),
     )
+    share[known] = found
     return share
 
 

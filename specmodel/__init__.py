@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from specmodel.cost import round_cost as round_cost
     from specmodel.cost import round_terms as round_terms
     from specmodel.errors import SpecModelError as SpecModelError
-    from specmodel.prediction import AcceptLength as AcceptLength
     from specmodel.prediction import Prediction as Prediction
-    from specmodel.prediction import Question as Question
     from specmodel.prediction import accept_length_needed as accept_length_needed
     from specmodel.prediction import predict as predict
     from specmodel.prior import Prior as Prior
     from specmodel.prior import load_prior as load_prior
+    from specmodel.question import AcceptLength as AcceptLength
+    from specmodel.question import Question as Question
     from specmodel.sensitivity import sensitivities as sensitivities
     from specmodel.speedup import accept_length_for_speedup as accept_length_for_speedup
     from specmodel.speedup import elasticities as elasticities
     from specmodel.speedup import round_cost_from_throughput as round_cost_from_throughput
 
 _HOME = {
-    "AcceptLength": "prediction",
+    "AcceptLength": "question",
     "Baseline": "baselines",
     "Baselines": "baselines",
     "BatchCurve": "cost",
@@ -44,7 +44,7 @@ _HOME = {
     "MarginalAccuracy": "acceptance",
     "Prediction": "prediction",
     "Prior": "prior",
-    "Question": "prediction",
+    "Question": "question",
     "RoundTerms": "cost",
     "SpecModelError": "errors",
     "accept_length_for_speedup": "speedup",

@@ -125,6 +125,9 @@ class Calibration:
         The baseline's batch curve, where there is one.
     num_experts, experts_per_token : float
         Of the target model; 0 for dense, NaN where not known.
+    throughput_scope : str
+        What the points' throughputs are: ``aggregate`` over the batch (also where not stated),
+        ``per_user`` or ``per_gpu``.
     hull : dict of str to tuple
         Smallest and largest value of each quantity in the points.
     num_points : int
@@ -151,6 +154,7 @@ class Calibration:
     curve: BatchCurve | None
     num_experts: float
     experts_per_token: float
+    throughput_scope: str
     hull: dict[str, tuple[float, float]]
     num_points: int
     residual_log_sd: float
@@ -191,6 +195,7 @@ class Calibration:
             curve=None,
             num_experts=np.nan,
             experts_per_token=np.nan,
+            throughput_scope="aggregate",
             hull={},
             num_points=0,
             residual_log_sd=np.nan,
@@ -320,11 +325,8 @@ class Calibration:
         >>> answer.output_tokens_per_s.low < 90.0 * answer.speedup.median
         True
         """
-        from specmodel.prediction import (  # noqa: PLC0415 - it stands above
-            AcceptLength,
-            Question,
-            predict,
-        )
+        from specmodel.prediction import predict  # noqa: PLC0415 - it stands above
+        from specmodel.question import AcceptLength, Question  # noqa: PLC0415 - as above
 
         asked = Configuration(**configuration)
         if not configuration and len(self.configurations) == 1:

@@ -139,6 +139,10 @@ def _check_schema(path: Path | str, record: object) -> None:
         raise FormatError(
             path, "not a calibration: no schema_version; " + _AGAIN, code="not_a_calibration"
         )
+    if "internal_mean" not in record and "content_sha256" not in record:
+        raise FormatError(
+            path, "not a calibration of this tool: no constants in it; " + _AGAIN, code="other_json"
+        )
     version = record["schema_version"]
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise FormatError(
@@ -243,6 +247,7 @@ def calibration_to_record(calibration: Calibration) -> dict[str, Any]:
         "configuration_effects": [_number(x) for x in effects[: posterior.num_configurations]],
         "run_effects": [_number(x) for x in effects[posterior.num_configurations :]],
         "noise_scale": _number(posterior.noise_scale),
+        "effect_scale": _number(posterior.effect_scale),
         "degrees_of_freedom": _number(posterior.degrees_of_freedom),
         "prior": {"name": calibration.prior.name, **prior_to_record(calibration.prior)},
         "configurations": [asdict(one) for one in calibration.configurations],
@@ -270,6 +275,7 @@ def calibration_to_record(calibration: Calibration) -> dict[str, Any]:
         },
         "num_experts": _number(calibration.num_experts),
         "experts_per_token": _number(calibration.experts_per_token),
+        "throughput_scope": calibration.throughput_scope,
         "hull": {name: list(pair) for name, pair in calibration.hull.items()},
         "num_points": calibration.num_points,
         "residual_log_sd": _number(calibration.residual_log_sd),
@@ -334,6 +340,7 @@ def calibration_from_record(record: Mapping[str, Any]) -> Calibration:
             num_configurations=len(configurations),
             noise=Noise(**prior_record["noise"]),
             noise_scale=float(record["noise_scale"]),
+            effect_scale=float(record["effect_scale"]),
             degrees_of_freedom=float(record["degrees_of_freedom"]),
             prior_covariance=prior.covariance,
         ),
@@ -372,6 +379,7 @@ def calibration_from_record(record: Mapping[str, Any]) -> Calibration:
         ),
         num_experts=_from_number(record["num_experts"]),
         experts_per_token=_from_number(record["experts_per_token"]),
+        throughput_scope=record["throughput_scope"],
         hull={name: (pair[0], pair[1]) for name, pair in record["hull"].items()},
         num_points=int(record["num_points"]),
         residual_log_sd=_from_number(record["residual_log_sd"]),

@@ -110,8 +110,9 @@ class Posterior:
         c; the others are runs.
     noise : Noise
         The prior's noise.
-    noise_scale : float
-        Factor on all three standard deviations, learned from the points, [-].
+    noise_scale, effect_scale : float
+        Factors on the standard deviation of rows, and on those of configurations and runs, learned
+        from the points, [-].
     degrees_of_freedom : float
         Of the noise, [-].
     prior_covariance : numpy.ndarray, shape (NUM_CONSTANTS, NUM_CONSTANTS)
@@ -123,6 +124,7 @@ class Posterior:
     num_configurations: int
     noise: Noise
     noise_scale: float
+    effect_scale: float
     degrees_of_freedom: float
     prior_covariance: Array
 
@@ -135,6 +137,7 @@ class Posterior:
             num_configurations=0,
             noise=prior.noise,
             noise_scale=1.0,
+            effect_scale=1.0,
             degrees_of_freedom=prior.noise.degrees_of_freedom,
             prior_covariance=prior.covariance,
         )
@@ -190,21 +193,21 @@ class Posterior:
             - decode * self.configuration_effect(rows.configuration)
             + self.run_effect(rows.run)
         )
-        noise, scale = self.noise, self.noise_scale**2
+        noise, scale = self.noise, self.effect_scale**2
         learned = self._learned_variance(gradient, decode, rows)
+        new = rows.configuration == NEW
         drawn = (
-            scale * noise.row_log_sd**2
-            + np.where(rows.configuration == NEW, scale * noise.configuration_log_sd**2, 0.0)
+            (self.noise_scale * noise.row_log_sd) ** 2
+            + np.where(new, scale * noise.configuration_log_sd**2 + rows.terms.carried**2, 0.0)
             * decode**2
             + np.where(rows.run == NEW, scale * noise.run_log_sd**2, 0.0)
-            + (decode * rows.terms.carried) ** 2
             + (decode * np.asarray(accept_log_sd)) ** 2
         )
         # What remains of the prior is normal; what the points taught is as uncertain as their noise.
         # A variance v learned against a prior variance w keeps the share v/w of the prior.
         before = np.einsum("ij,ij->i", gradient @ self.prior_covariance, gradient)
         effects = scale * (
-            np.where(rows.configuration == NEW, 0.0, (noise.configuration_log_sd * decode) ** 2)
+            np.where(new, 0.0, (noise.configuration_log_sd * decode) ** 2)
             + np.where(rows.run == NEW, 0.0, noise.run_log_sd**2)
         )
         normal = np.minimum(learned, learned**2 * before / (before + effects) ** 2)

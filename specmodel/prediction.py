@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specmodel.calibrated import Calibration
-from specmodel.configuration import Configuration, Run
 from specmodel.constants import NUM_CONSTANTS, slope
-from specmodel.cost import round_cost_gradient, round_cost_parts, round_terms
+from specmodel.cost import round_cost_gradient, round_cost_parts
 from specmodel.posterior import NEW, Rows
+from specmodel.question import Estimate, Question, baseline_of, question_rows
 from specmodel.speedup import accept_length_for_speedup
 
 Array = NDArray[np.float64]
@@ -18,79 +18,8 @@ Array = NDArray[np.float64]
 CENTRAL = 0.90
 """Probability inside every interval. [-]"""
 
-SAME_BASELINE = 0.01
-"""Relative difference up to which baselines at one load count as the same. [-]"""
-
 _LOW, _HIGH = (1 - CENTRAL) / 2, (1 + CENTRAL) / 2
 _NORMAL_HIGH = 1.6448536269514722
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """Median and central 90 % interval.
-
-    Parameters
-    ----------
-    median, low, high : float
-        In the unit of the quantity.
-    """
-
-    median: float
-    low: float
-    high: float
-
-    def scaled(self, factor: float) -> "Estimate":
-        """The same in another unit; the factor is positive."""
-        return Estimate(median=self.median * factor, low=self.low * factor, high=self.high * factor)
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcceptLength:
-    """An accept length with what is known of its spread.
-
-    Parameters
-    ----------
-    estimate : Estimate
-        Median and interval at the depth of the question, [tokens].
-    log_sd : float
-        Standard deviation of its logarithm; 0 where it was given as a number, [-].
-    """
-
-    estimate: Estimate
-    log_sd: float = 0.0
-
-    @classmethod
-    def exact(cls, value: float) -> "AcceptLength":
-        """An accept length that was measured at the depth of the question."""
-        return cls(estimate=Estimate(median=value, low=value, high=value))
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What to predict.
-
-    Parameters
-    ----------
-    accept_length : AcceptLength
-        At the depth of the configuration.
-    configuration : Configuration
-        Depth, branching, load; a depth of None is that of the calibration.
-    workload : str or None
-        Workload of the calibration whose baseline and run to use; None for another one.
-    baseline_tokens_per_s : float or None
-        Throughput without speculation; None: that of the calibration, where it is known, [tokens/s].
-    non_decode_share : float or None
-        Where it was measured, by time to first token and output length; None: modelled, [-].
-    """
-
-    accept_length: AcceptLength
-    configuration: Configuration
-    workload: str | None = None
-    baseline_tokens_per_s: float | None = None
-    non_decode_share: float | None = None
 
 
 @final
@@ -126,7 +55,8 @@ class Prediction:
         Round cost and break-even are of the mean round (no measurement noise); the speed-up is of a
         new measurement.
     output_tokens_per_s, per_user_tokens_per_s, tpot_s : Estimate or None
-        Where a baseline is known.
+        Where a baseline is known; the first in the scope of the points, the others not for throughputs
+        per GPU.
     baseline_tokens_per_s : float or None
         Used for them.
     probability_faster : float
@@ -148,89 +78,6 @@ class Prediction:
     probability_faster: float
     non_decode_share: float
     breakdown: tuple[BreakdownTerm, ...]
-
-
-def question_rows(calibration: Calibration, questions: list[Question]) -> Rows:
-    """Arrays of questions, with the effects of the calibration they touch."""
-    configurations = [question.configuration for question in questions]
-    baselines = [baseline_of(calibration, question) for question in questions]
-
-    def column(name: str) -> Array:
-        values = [getattr(one, name) for one in configurations]
-        return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
-
-    batch, context = column("batch_size"), column("context_tokens")
-    rates = np.array([np.nan if rate is None else rate for rate in baselines], dtype=np.float64)
-    deficit = calibration.baselines.deficit(rates, batch, context)
-    return Rows(
-        terms=round_terms(
-            num_steps=column("num_steps"),
-            topk=column("topk"),
-            num_draft_tokens=column("num_draft_tokens"),
-            batch_size=batch,
-            context_tokens=context,
-            num_experts=calibration.num_experts,
-            experts_per_token=calibration.experts_per_token,
-            curve=calibration.curve,
-            step_time_s=_step_time_s(calibration, batch, context, rates),
-        ),
-        accept_length=np.array([one.accept_length.estimate.median for one in questions]),
-        baseline_deficit=deficit,
-        measured_share=np.array(
-            [
-                np.nan if question.non_decode_share is None else question.non_decode_share
-                for question in questions
-            ]
-        ),
-        configuration=np.array(
-            [calibration.configuration_index(one) for one in configurations], dtype=np.intp
-        ),
-        run=np.array([_run_index(calibration, question) for question in questions], dtype=np.intp),
-    )
-
-
-def _run_index(calibration: Calibration, question: Question) -> int:
-    """Run of a question; a workload that is not named may be any other one, so it is new."""
-    if question.workload is None:
-        return NEW
-    configuration = question.configuration
-    return calibration.run_index(
-        Run(
-            workload=question.workload,
-            tree=(configuration.topk or 1) > 1,
-            batch_size=configuration.batch_size,
-            context_tokens=configuration.context_tokens,
-        )
-    )
-
-
-def _step_time_s(calibration: Calibration, batch: Array, context: Array, rates: Array) -> Array:
-    """Baseline step time at each load: measured, else from the baseline of the question."""
-    measured = calibration.baselines.step_time_s(batch, context)
-    asked = np.where(np.isfinite(batch), batch / rates, np.nan)
-    return np.where(np.isfinite(batch) & np.isfinite(measured), measured, asked)
-
-
-def baseline_of(calibration: Calibration, question: Question) -> float | None:
-    """Baseline throughput of a question: given, that of its workload, or the only one known."""
-    if question.baseline_tokens_per_s is not None:
-        return question.baseline_tokens_per_s
-    configuration = question.configuration
-    load = [
-        np.nan if value is None else value
-        for value in (configuration.batch_size, configuration.context_tokens)
-    ]
-    if question.workload is not None:
-        found = calibration.baselines.find(question.workload, *load)
-        return found.tokens_per_s if found else None
-    rates = [
-        entry.tokens_per_s
-        for entry in calibration.baselines.entries
-        if np.array_equal([entry.batch_size, entry.context_tokens], load, equal_nan=True)
-    ]
-    # One baseline, told several times or rounded differently; workloads differ by more.
-    one = bool(rates) and max(rates) <= (1.0 + SAME_BASELINE) * min(rates)
-    return float(np.mean(rates)) if one else None
 
 
 def predict(calibration: Calibration, questions: list[Question]) -> tuple[Prediction, ...]:
@@ -262,6 +109,7 @@ def predict(calibration: Calibration, questions: list[Question]) -> tuple[Predic
 
     Examples
     --------
+    >>> from specmodel import AcceptLength, Configuration
     >>> question = Question(
     ...     accept_length=AcceptLength.exact(2.75), configuration=Configuration(num_steps=5)
     ... )
@@ -291,7 +139,9 @@ def predict(calibration: Calibration, questions: list[Question]) -> tuple[Predic
         rate = baseline_of(calibration, question)
         output = gain.scaled(rate) if rate is not None else None
         requests = question.configuration.batch_size or 1.0
-        per_user = output.scaled(1.0 / requests) if output else None
+        share_of_rate = 1.0 / requests if calibration.throughput_scope == "aggregate" else 1.0
+        one_user = output is not None and calibration.throughput_scope != "per_gpu"
+        per_user = output.scaled(share_of_rate) if output and one_user else None
         answers.append(
             Prediction(
                 question=question,
@@ -308,7 +158,11 @@ def predict(calibration: Calibration, questions: list[Question]) -> tuple[Predic
                 probability_faster=float(faster[index]),
                 non_decode_share=share,
                 breakdown=_breakdown(
-                    calibration, rows, index, share=share, rate=rate, requests=requests
+                    calibration,
+                    rows,
+                    index,
+                    share=share,
+                    user_rate=rate * share_of_rate if rate and one_user else None,
                 ),
             )
         )
@@ -355,6 +209,7 @@ def accept_length_needed(
 
     Examples
     --------
+    >>> from specmodel import AcceptLength, Configuration
     >>> question = Question(
     ...     accept_length=AcceptLength.exact(2.0), configuration=Configuration(num_steps=5)
     ... )
@@ -389,8 +244,8 @@ def log_round_cost(calibration: Calibration, rows: Rows) -> tuple[Array, Array]:
     if posterior.num_configurations:
         cross = np.einsum("ij,ij->i", internal, posterior.covariance[at, :NUM_CONSTANTS])
         variance += np.where(seen, posterior.covariance[at, at] + 2 * cross, 0.0)
-    drawn = (posterior.noise_scale * posterior.noise.configuration_log_sd) ** 2
-    variance += np.where(seen, 0.0, drawn) + rows.terms.carried**2
+    drawn = (posterior.effect_scale * posterior.noise.configuration_log_sd) ** 2
+    variance += np.where(seen, 0.0, drawn + rows.terms.carried**2)
     effect = posterior.configuration_effect(rows.configuration)
     return np.log(cost) + effect, np.sqrt(np.maximum(variance, 0.0))
 
@@ -401,8 +256,7 @@ def _breakdown(
     index: int,
     *,
     share: float,
-    rate: float | None,
-    requests: float,
+    user_rate: float | None,
 ) -> tuple[BreakdownTerm, ...]:
     """What the round of one row is made of, at the medians."""
     terms = rows.terms.take(np.array([index], dtype=np.intp))
@@ -420,8 +274,8 @@ def _breakdown(
     }
     total = verify + draft + tree
     step_s = float("nan")
-    if rate is not None:
-        step_s = (1.0 - share) * requests / rate
+    if user_rate is not None:
+        step_s = (1.0 - share) / user_rate
     return tuple(
         BreakdownTerm(
             term=name,

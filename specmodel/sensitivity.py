@@ -4,7 +4,7 @@ import numpy as np
 
 from specmodel.calibrated import Calibration
 from specmodel.constants import NAMES
-from specmodel.prediction import Question, question_rows
+from specmodel.question import Question, question_rows
 from specmodel.speedup import log_speedup_gradient
 
 
@@ -39,7 +39,7 @@ def sensitivities(calibration: Calibration, question: Question) -> dict[str, flo
     Examples
     --------
     >>> from specmodel.configuration import Configuration
-    >>> from specmodel.prediction import AcceptLength
+    >>> from specmodel.question import AcceptLength
     >>> question = Question(
     ...     accept_length=AcceptLength.exact(2.75), configuration=Configuration(num_steps=5)
     ... )

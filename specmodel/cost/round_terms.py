@@ -72,6 +72,10 @@ BEYOND_LOG_SD = 0.13
 """Log-sd of a step time per octave beyond the measured batches: the error of packaged curves cut
 short. [-]"""
 
+WIDTH_LOG_SD = 0.05
+"""Log-sd of the round cost per octave between verified tokens and a chain's, without a batch curve: all
+packaged systems that taught the priors verify as many tokens as a chain. A judgement. [-]"""
+
 MOVED_LOG_SD = 0.25
 """Log-sd of the part of a step time that was carried from another context. [-]"""
 
@@ -172,7 +176,7 @@ def round_terms(
             loads_added=expert_loads(batch * rows, experts, per_token) - covered,
             kv_growth=zeros,
             draft_scale=np.where(np.isfinite(step_s), REFERENCE_STEP_TIME_S / step_s, ones),
-            carried=zeros,
+            carried=WIDTH_LOG_SD * np.abs(np.log2(rows / (steps + 1.0))),
         )
     step, verify = curve.at(batch, context), curve.at(batch * rows, context)
     # T(Bn, C) counts the KV of n times too many requests; w gives back what the engine really re-reads.

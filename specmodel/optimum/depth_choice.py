@@ -137,7 +137,7 @@ def choose_depth(
     >>> noise = Noise(row_log_sd=0.02, configuration_log_sd=0.0, run_log_sd=0.0, degrees_of_freedom=8)
     >>> posterior = Posterior(
     ...     mean=np.array([0.086, -2.33, -2.0, -3.0, -5.0, 0.0, 2.0, 0.0, 2.0]),
-    ...     covariance=np.zeros((9, 9)), num_configurations=0, noise=noise, noise_scale=1.0,
+    ...     covariance=np.zeros((9, 9)), num_configurations=0, noise=noise, noise_scale=1.0, effect_scale=1.0,
     ...     degrees_of_freedom=8, prior_covariance=0.01 * np.eye(9),
     ... )
     >>> rows = Rows(

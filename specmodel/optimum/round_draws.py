@@ -115,7 +115,7 @@ def draw_rounds(
     >>> noise = Noise(row_log_sd=0.02, configuration_log_sd=0.02, run_log_sd=0.03, degrees_of_freedom=8)
     >>> posterior = Posterior(
     ...     mean=np.log([1.1, 0.06, 0.1, 0.1, 0.05, 0.5, 0.9, 0.5, 0.9]), covariance=0.01 * np.eye(9),
-    ...     num_configurations=0, noise=noise, noise_scale=1.0, degrees_of_freedom=8,
+    ...     num_configurations=0, noise=noise, noise_scale=1.0, effect_scale=1.0, degrees_of_freedom=8,
     ...     prior_covariance=0.01 * np.eye(9),
     ... )
     >>> rows = Rows(
@@ -134,13 +134,14 @@ def draw_rounds(
         raise ParameterError("rows", "none", "at least one row")
     drawn, configuration_effect, run_effect = _learned(posterior, rows, num_draws, rng)
     noise, freedom = posterior.noise, posterior.degrees_of_freedom
-    level = posterior.noise_scale * np.sqrt(freedom / rng.chisquare(freedom, (num_draws, 1)))
+    level = posterior.effect_scale * np.sqrt(freedom / rng.chisquare(freedom, (num_draws, 1)))
     new = np.where(rows.configuration == NEW, noise.configuration_log_sd, 0.0)
     configuration_effect += level * new * rng.standard_normal((num_draws, count))
     chain_or_tree = rng.standard_normal((num_draws, 2))
     of_kind = chain_or_tree[:, (rows.terms.tree > 0).astype(np.intp)]
     run_effect += level * np.where(rows.run == NEW, noise.run_log_sd, 0.0) * of_kind
-    carried = rows.terms.carried * rng.standard_normal((num_draws, 1))
+    away = np.where(rows.configuration == NEW, rows.terms.carried, 0.0)
+    carried = away * rng.standard_normal((num_draws, 1))
     constants = to_natural(drawn)[:, None, :]
     modelled = non_decode_share_from_baselines(
         constants[..., _SHARE], constants[..., _BASELINE], rows.baseline_deficit

@@ -95,6 +95,7 @@ def known_posterior() -> Callable[..., Posterior]:
             num_configurations=0,
             noise=noise,
             noise_scale=1.0,
+            effect_scale=1.0,
             degrees_of_freedom=1e9,
             prior_covariance=np.eye(NUM_CONSTANTS),
         )

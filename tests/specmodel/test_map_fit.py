@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from calibration.map_fit import MapFit, fit_rows
 from specmodel.constants import NAMES, NUM_CONSTANTS, index_of, to_natural
 from specmodel.cost import BatchCurve, RoundTerms, round_cost, round_terms
-from specmodel.posterior import Posterior, Rows
+from specmodel.posterior import Rows
 from specmodel.prior import Noise, Prior
 from specmodel.speedup import non_decode_share_from_baselines, speedup
 
@@ -112,25 +112,23 @@ def noisy(rows: Rows, seed: int = 0, log_sd: float = 0.03) -> Array:
     return exact_log_speedup(TRUTH, rows) + log_sd * rng.standard_normal(len(rows))
 
 
-def objective(
-    vector: Array, rows: Rows, measured: Array, prior: Prior, posterior: Posterior
-) -> float:
-    """What the fit says it minimises, written out; elasticities and noise as in the posterior."""
-    noise, scale = prior.noise, posterior.noise_scale
+def objective(vector: Array, rows: Rows, measured: Array, prior: Prior, fit: MapFit) -> float:
+    """What the fit says it minimises, written out; elasticities, noise and weights as it found them."""
+    noise, posterior = prior.noise, fit.posterior
     internal, effects = vector[:NUM_CONSTANTS], vector[NUM_CONSTANTS:]
     split = posterior.num_configurations
     elasticity = posterior.predict(rows).by_accept_length
     fitted = exact_log_speedup(to_natural(internal), rows)
     fitted += effects[split + rows.run] - elasticity * effects[rows.configuration]
-    total = 0.0
+    row_sd = posterior.noise_scale * noise.row_log_sd / np.sqrt(fit.weight)
+    total = float(np.sum(((measured - fitted) / row_sd) ** 2))
     for value, sd in (
-        (measured - fitted, noise.row_log_sd),
         (effects[:split], noise.configuration_log_sd),
         (effects[split:], noise.run_log_sd),
     ):
-        total += float(np.sum(value**2)) / (scale * sd) ** 2
+        total += float(np.sum(value**2)) / (posterior.effect_scale * sd) ** 2
     away = internal - prior.mean
-    return 0.5 * (total + float(away @ np.linalg.solve(prior.covariance, away)))
+    return 0.5 * (total + float(away @ np.linalg.solve(fit.prior_width * prior.covariance, away)))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -142,7 +140,7 @@ def test_no_other_constants_are_more_likely(
     fit = fit_rows(rows, measured, prior)
 
     def density(vector: Array) -> float:
-        return objective(vector, rows, measured, prior, fit.posterior)
+        return objective(vector, rows, measured, prior, fit)
 
     found = density(fit.posterior.mean)
     again = minimize(density, fit.posterior.mean, method="BFGS")
@@ -166,7 +164,7 @@ def test_the_covariance_is_the_inverse_hessian_of_the_objective(
         vector = fit.posterior.mean.copy()
         vector[first] += by
         vector[second] += by_too
-        return objective(vector, rows, measured, prior, fit.posterior)
+        return objective(vector, rows, measured, prior, fit)
 
     for first in range(size):
         for second in range(size):
@@ -191,7 +189,7 @@ def test_the_noise_scale_solves_its_equation(
     elasticity = posterior.predict(rows).by_accept_length
     same_configuration = rows.configuration[:, None] == rows.configuration
     same_run = rows.run[:, None] == rows.run
-    covariance = REAL.row_log_sd**2 * np.eye(len(rows))
+    covariance = np.diag(REAL.row_log_sd**2 / fit.weight)
     covariance += (
         REAL.configuration_log_sd**2 * same_configuration * np.outer(elasticity, elasticity)
     )
@@ -213,6 +211,9 @@ def test_the_noise_scale_solves_its_equation(
     scale = (REAL.degrees_of_freedom + chi_square) / freedom
     assert posterior.noise_scale**2 == pytest.approx(scale, rel=1e-3)
     assert posterior.noise_scale > 1.1
+    # Three configurations and three runs say less of the effects' spread than of the rows'.
+    effect_scale = (REAL.degrees_of_freedom + 4 * scale) / (REAL.degrees_of_freedom + 4)
+    assert posterior.effect_scale**2 == pytest.approx(effect_scale, rel=1e-3)
 
 
 def test_quiet_rows_lower_the_noise(
@@ -380,8 +381,8 @@ def slopes(fit: MapFit, rows: Rows, measured: Array, prior: Prior) -> Array:
     for index in range(mean.size):
         shift = np.zeros(mean.size)
         shift[index] = 1e-3 * spread[index]
-        above = objective(mean + shift, rows, measured, prior, fit.posterior)
-        below = objective(mean - shift, rows, measured, prior, fit.posterior)
+        above = objective(mean + shift, rows, measured, prior, fit)
+        below = objective(mean - shift, rows, measured, prior, fit)
         found[index] = (above - below) / 2e-3
     return found
 
@@ -481,3 +482,48 @@ def test_a_prior_from_no_systems_is_not_widened(
 ) -> None:
     fit = fit_rows(one_row(make_rows), np.log([82.3 / 90]), make_prior(sd=0.05, noise=REAL))
     assert fit.prior_width == 1.0
+
+
+def test_one_bad_row_does_not_move_the_others(
+    make_prior: Callable[..., Prior], make_rows: Callable[..., Rows]
+) -> None:
+    """Half the throughput in one row: it loses its weight, the rest is fitted as without it."""
+    rows, prior = few_rows(make_rows), make_prior(natural=TRUTH, noise=REAL)
+    clean = noisy(rows, log_sd=0.01)
+    spoilt = clean.copy()
+    spoilt[4] -= np.log(2.0)
+    without = np.arange(len(rows)) != 4
+    asked = rows.take(np.array([3, 5]))
+    found = fit_rows(rows, spoilt, prior)
+    kept = fit_rows(rows.take(without), clean[without], prior)
+    assert found.weight[4] < 0.1
+    assert np.min(found.weight[without]) > 0.5
+    np.testing.assert_allclose(
+        found.posterior.predict(asked).location, kept.posterior.predict(asked).location, atol=0.03
+    )
+
+
+def test_a_measured_configuration_is_remembered_however_far_its_curve_was_carried(
+    make_prior: Callable[..., Prior], make_rows: Callable[..., Rows]
+) -> None:
+    curve = BatchCurve.from_points([1, 2], [0, 0], [0.010, 0.011])
+    terms = round_terms(num_steps=[3, 3], batch_size=[1, 64], context_tokens=0, curve=curve)
+    assert terms.carried[1] > 0.5
+    rows = make_rows(terms=terms, accept_length=2.4, configuration=[0, 1], run=[0, 1])
+    measured = np.log([1.5, 0.8])
+    answer = fit_rows(rows, measured, make_prior(noise=REAL)).posterior.predict(rows)
+    np.testing.assert_allclose(answer.location, measured, atol=0.03)
+    assert np.max(answer.log_sd) < 0.06
+
+
+def test_repeats_of_one_run_do_not_make_another_run_certain(
+    make_prior: Callable[..., Prior], make_rows: Callable[..., Rows]
+) -> None:
+    """Ten copies of a row: their agreement is about rows, not about configurations and runs."""
+    row, prior = one_row(make_rows), make_prior(noise=REAL)
+    copies = row.take(np.zeros(10, dtype=np.intp))
+    fit = fit_rows(copies, np.full(10, np.log(82.3 / 90)), prior)
+    assert fit.posterior.noise_scale < 0.8
+    assert fit.posterior.effect_scale == pytest.approx(1.0, abs=0.05)
+    other = fit.posterior.predict(make_rows(num_steps=3, accept_length=2.1, configuration=0))
+    assert other.log_sd[0] > REAL.run_log_sd

@@ -33,6 +33,7 @@ def posterior(typical: Array) -> Posterior:
         num_configurations=CONFIGURATIONS,
         noise=NOISE,
         noise_scale=1.3,
+        effect_scale=1.3,
         degrees_of_freedom=9.0,
         prior_covariance=np.eye(NUM_CONSTANTS),
     )
@@ -69,9 +70,10 @@ def test_the_variance_is_that_of_a_dense_product(posterior: Posterior, rows: Row
         jacobian = np.zeros(SIZE)
         jacobian[:NUM_CONSTANTS] = gradient[row] * slope(posterior.constants)
         drawn = scale * NOISE.row_log_sd**2
-        drawn += decode[row] ** 2 * (rows.terms.carried[row] ** 2 + accept_log_sd**2)
+        drawn += (decode[row] * accept_log_sd) ** 2
         if rows.configuration[row] == NEW:
-            drawn += decode[row] ** 2 * scale * NOISE.configuration_log_sd**2
+            spread = scale * NOISE.configuration_log_sd**2 + rows.terms.carried[row] ** 2
+            drawn += decode[row] ** 2 * spread
         else:
             jacobian[NUM_CONSTANTS + rows.configuration[row]] = -decode[row]
         if rows.run[row] == NEW:
@@ -109,12 +111,12 @@ def test_the_interval_is_that_of_simulated_measurements(posterior: Posterior, ro
     def noise(log_sd: float) -> Array:
         return np.asarray(level * log_sd * rng.standard_normal((draws, len(rows))))
 
+    away = rows.terms.carried * rng.standard_normal((draws, len(rows)))
     of_cost = np.where(
         rows.configuration == NEW,
-        noise(NOISE.configuration_log_sd),
+        noise(NOISE.configuration_log_sd) + away,
         effects[:, rows.configuration],
     )
-    of_cost += rows.terms.carried * rng.standard_normal((draws, len(rows)))
     of_run = np.where(
         rows.run == NEW, noise(NOISE.run_log_sd), effects[:, CONFIGURATIONS + rows.run]
     )
@@ -142,6 +144,7 @@ def test_a_new_configuration_and_a_new_run_are_less_certain(
         num_configurations=1,
         noise=NOISE,
         noise_scale=1.0,
+        effect_scale=1.0,
         degrees_of_freedom=9.0,
         prior_covariance=np.eye(NUM_CONSTANTS),
     )
