@@ -128,11 +128,7 @@ def predict(calibration: Calibration, questions: list[Question]) -> tuple[Predic
     effect = calibration.posterior.run_effect(rows.run)
     answers = []
     for index, question in enumerate(questions):
-        cost = Estimate(
-            median=float(np.exp(log_cost[index])),
-            low=float(np.exp(log_cost[index] - _NORMAL_HIGH * cost_log_sd[index])),
-            high=float(np.exp(log_cost[index] + _NORMAL_HIGH * cost_log_sd[index])),
-        )
+        cost = _round_cost(float(log_cost[index]), float(cost_log_sd[index]))
         gain = Estimate(median=float(median[index]), low=float(low[index]), high=float(high[index]))
         share = float(speedup.non_decode_share[index])
         target = float(np.exp(-effect[index]))
@@ -167,6 +163,16 @@ def predict(calibration: Calibration, questions: list[Question]) -> tuple[Predic
             )
         )
     return tuple(answers)
+
+
+def _round_cost(log_cost: float, log_sd: float) -> Estimate:
+    """Round cost with its interval, which ends at 1: verifying takes a step at least."""
+    median = float(np.exp(log_cost))
+    return Estimate(
+        median=median,
+        low=max(float(np.exp(log_cost - _NORMAL_HIGH * log_sd)), min(1.0, median)),
+        high=float(np.exp(log_cost + _NORMAL_HIGH * log_sd)),
+    )
 
 
 def _needed(target_speedup: float, cost: Estimate, share: float) -> Estimate:
@@ -221,12 +227,7 @@ def accept_length_needed(
     rows = question_rows(calibration, [question])
     speedup = calibration.posterior.predict(rows)
     log_cost, cost_log_sd = log_round_cost(calibration, rows)
-    width = _NORMAL_HIGH * cost_log_sd[0]
-    cost = Estimate(
-        median=float(np.exp(log_cost[0])),
-        low=float(np.exp(log_cost[0] - width)),
-        high=float(np.exp(log_cost[0] + width)),
-    )
+    cost = _round_cost(float(log_cost[0]), float(cost_log_sd[0]))
     effect = float(calibration.posterior.run_effect(rows.run)[0])
     return _needed(target_speedup * np.exp(-effect), cost, float(speedup.non_decode_share[0]))
 
