@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from calibration.answer import Answer, Claim, DepthAnswer, Identity
 from calibration.report.layout import (
+    WIDTH,
     interval,
     labelled,
     number,
@@ -13,7 +14,8 @@ from calibration.report.layout import (
     table,
     wrapped,
 )
-from specmodel.prediction import Estimate, Prediction
+from specmodel.prediction import Prediction
+from specmodel.question import Estimate
 from specmodel.units import MILLI
 
 
@@ -239,12 +241,7 @@ def _several(answer: Answer) -> list[str]:
     """One line per depth, no speculation first, and the best."""
     choice = answer.choice
     best = None if choice is None else choice.best_num_steps
-    columns = _columns(answer)
-    rows = [[title for title, _, _ in columns]]
-    if choice is not None:
-        rows.append(_no_speculation(answer, rows[0], best=best == 0))
-    rows += [[cell(depth) for _, _, cell in columns] for depth in answer.depths]
-    lines = [table(rows, align="".join(align for _, align, _ in columns))]
+    lines = [_widest_table(answer, best)]
     if choice is not None:
         what = "no speculation" if best == 0 else f"depth {best}"
         lines += [
@@ -258,6 +255,24 @@ def _several(answer: Answer) -> list[str]:
     return [*lines, *_claims(answer)]
 
 
+def _widest_table(answer: Answer, best: int | None) -> str:
+    """The table with as many intervals as fit, that of tokens/s before that of the speed-up."""
+    columns = _columns(answer)
+    most: tuple[_Cell, ...] = (_tokens_range, _speedup_range_of)
+    text = ""
+    for left_out in ((), (_speedup_range_of,), (_tokens_range,), most):
+        kept = [column for column in columns if column[2] not in left_out]
+        rows = [[title for title, _, _ in kept]]
+        if answer.choice is not None:
+            rows.append(_no_speculation(answer, rows[0], best=best == 0))
+        rows += [[cell(depth) for _, _, cell in kept] for depth in answer.depths]
+        text = table(rows, align="".join(align for _, align, _ in kept))
+        if max(map(len, text.splitlines())) <= WIDTH:
+            break
+    return text
+
+
+_Cell = Callable[[DepthAnswer], str]
 _Column = tuple[str, str, Callable[[DepthAnswer], str]]
 
 
@@ -277,13 +292,11 @@ def _columns(answer: Answer) -> list[_Column]:
         columns += [
             (served, "r", lambda depth: _accept(depth.prediction)),
             ("speed-up", "r", lambda depth: _speedup(depth.prediction)),
-            ("90 %", "l", lambda depth: _speedup_range(depth.prediction)),
+            ("90 %", "l", _speedup_range_of),
         ]
         tokens = all(depth.prediction.output_tokens_per_s for depth in answer.depths)
         if tokens and answer.depths[0].as_logged is None:
-            columns.append(("tokens/s", "r", _tokens))
-            if target is None:
-                columns.append(("90 %", "l", _tokens_range))
+            columns += [("tokens/s", "r", _tokens), ("90 %", "l", _tokens_range)]
         columns.append(
             ("faster", "r", lambda depth: probability(depth.prediction.probability_faster))
         )
@@ -321,6 +334,11 @@ def _speedup(prediction: Prediction | None) -> str:
 def _speedup_range(prediction: Prediction | None) -> str:
     """Interval of the speed-up of a line."""
     return "" if prediction is None else _range(prediction.speedup, 2)
+
+
+def _speedup_range_of(depth: DepthAnswer) -> str:
+    """Interval of the speed-up that is expected at a depth."""
+    return _speedup_range(depth.prediction)
 
 
 def _tokens(depth: DepthAnswer) -> str:
