@@ -18,8 +18,9 @@ from calibration.system_rows import SystemRows, system_rows
 from calibration.systems import SystemPoints, select_system
 from calibration.table import Points
 from specmodel.calibrated import Calibration, Observation
-from specmodel.prediction import AcceptLength, Prediction, Question, predict
+from specmodel.prediction import Prediction, predict
 from specmodel.prior import Prior, load_prior
+from specmodel.question import AcceptLength, Question
 
 _SAID_OTHERWISE = ("two_systems",)  # a system was chosen
 _OF_PACKAGED_TABLES = ("unknown_column",)  # locators, which no reader needs
@@ -115,21 +116,30 @@ def _prior_without(chosen: SystemPoints, usable: SystemRows) -> Prior:
 
 
 def _costs(calibration: Calibration) -> tuple[ConfigurationCost, ...]:
-    """What each measured configuration costs."""
+    """What each measured configuration costs, by batch, context, topk and depth."""
+    observations = sorted(calibration.observations, key=_place)
     questions = [
         Question(
             accept_length=AcceptLength.exact(one.accept_length_at),
             configuration=one.configuration,
             workload=workload_of(calibration, one.configuration),
         )
-        for one in calibration.observations
+        for one in observations
     ]
     return tuple(
         ConfigurationCost(observation, prediction)
         for observation, prediction in zip(
-            calibration.observations, predict(calibration, questions), strict=True
+            observations, predict(calibration, questions), strict=True
         )
     )
+
+
+def _place(one: Observation) -> tuple[float, ...]:
+    """Where a configuration stands in a table; what is not stated comes first."""
+    configuration = one.configuration
+    names = ("batch_size", "context_tokens", "topk", "num_steps", "num_draft_tokens")
+    values = [getattr(configuration, name) for name in names]
+    return tuple(-1.0 if value is None else float(value) for value in values)
 
 
 def _notes(read: Points, calibration: Calibration, *, packaged: bool) -> tuple[Note, ...]:

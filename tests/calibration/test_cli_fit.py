@@ -58,6 +58,27 @@ def test_several_files_of_one_system_are_pooled(specmodel: Run, tmp_path: Path) 
     assert not any(one["constants"] == ["fixed_cost", "step_cost"] for one in found["not_told"])
 
 
+def test_break_even_is_told_by_batch_context_topk_and_depth(specmodel: Run, tmp_path: Path) -> None:
+    rows = [(8, 0, 1, 5), (1, 4096, 1, 3), (8, 0, 1, 3), (1, 0, 4, 3), (1, 0, 1, 7), (1, 0, 1, 3)]
+    lines = [
+        f"2.1,{100 * batch},{80 * batch},{batch},{context},{topk},{depth},{depth + 1}"
+        for batch, context, topk, depth in rows
+    ]
+    header = "tau,tok/s,baseline,bs,ctx,topk,k,num_draft_tokens"
+    written(tmp_path, "bench.csv", "\n".join([header, *lines]) + "\n")
+    names = ("batch_size", "context_tokens", "topk", "num_steps")
+    told = [
+        tuple(one[name] for name in names) for one in fitted(specmodel, "bench.csv")["observations"]
+    ]
+    assert told == sorted(rows)
+    shown = [
+        line for line in specmodel("fit", "bench.csv").stdout.splitlines() if line[:6] == "depth "
+    ]
+    assert [line.split()[1].rstrip(",") for line in shown] == [
+        str(depth) for *_, depth in sorted(rows)
+    ]
+
+
 def test_one_of_two_systems_is_chosen_by_its_label(specmodel: Run, tmp_path: Path) -> None:
     written(tmp_path, "two.csv", "tau,tok/s,baseline,gpu\n2.1,82,90,H200\n2.1,160,100,A100\n")
     found = fitted(specmodel, "two.csv", "--system", "a100")
