@@ -11,7 +11,7 @@ from calibration.notes import Note
 from calibration.questions import UsageError, longest_accept_length
 from specmodel.configuration import Configuration
 from specmodel.errors import ParameterError
-from specmodel.prediction import AcceptLength, Estimate
+from specmodel.question import AcceptLength, Estimate
 
 # A cold prediction from one number needs nothing of the acceptance models, so they load on demand.
 if TYPE_CHECKING:
@@ -107,6 +107,11 @@ def accept_lengths(
         found = _from_list(asked, configurations, depths)
     else:
         found = _from_number(asked, configurations, depths, calibrated_depth)
+    found = found._replace(
+        values=tuple(
+            _within(value, one) for value, one in zip(found.values, configurations, strict=True)
+        )
+    )
     if not asked.from_training:
         return found
     from specmodel.acceptance import TRANSFER_PRIOR  # noqa: PLC0415 - loads on demand
@@ -342,6 +347,27 @@ def _check(value: float, configuration: Configuration) -> None:
     elif longest is None:
         hint = "give a number of tokens per round"
     raise ParameterError("accept length", f"{value:g}", allowed, hint)
+
+
+def _within(value: AcceptLength, configuration: Configuration) -> AcceptLength:
+    """An accept length whose bounds a round can emit; refused where its median cannot be."""
+    estimate, longest = value.estimate, longest_accept_length(configuration)
+    if longest is None or estimate.high <= longest:
+        return value
+    if estimate.median > longest + _ROUNDING:
+        depth = configuration.num_steps
+        where = "" if depth is None else f" at depth {depth:g}"
+        raise ParameterError(
+            "accept length",
+            f"{estimate.median:.4g}{where}",
+            f"at most {longest:g}, the most that a round emits",
+            "it cannot be above the tokens that are verified (--num-draft-tokens)",
+        )
+    high = max(longest, estimate.median)
+    return AcceptLength(
+        estimate=Estimate(median=estimate.median, low=estimate.low, high=high),
+        log_sd=value.log_sd,
+    )
 
 
 def _tree_note(configurations: Sequence[Configuration]) -> list[Note]:

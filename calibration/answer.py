@@ -8,12 +8,14 @@ from calibration.accept_lengths import (
     accept_length_draws,
     accept_lengths,
 )
+from calibration.broken_baselines import broken_baseline_notes
 from calibration.notes import Note
 from calibration.prediction_notes import calibration_notes, prediction_notes
 from calibration.questions import (
     AskedConfiguration,
     UsageError,
     calibrated_depth,
+    check_verified_tokens,
     configurations,
     depth_unknown,
     longest_accept_length,
@@ -22,15 +24,8 @@ from calibration.questions import (
 from specmodel.calibrated import Calibration, Observation
 from specmodel.configuration import Configuration
 from specmodel.errors import ParameterError
-from specmodel.prediction import (
-    AcceptLength,
-    Estimate,
-    Prediction,
-    Question,
-    accept_length_needed,
-    predict,
-    question_rows,
-)
+from specmodel.prediction import Prediction, accept_length_needed, predict
+from specmodel.question import AcceptLength, Estimate, Question, question_rows
 
 if TYPE_CHECKING:
     from specmodel.acceptance import FullAccuracy
@@ -149,6 +144,7 @@ def answer(calibration: Calibration, asked: Asked, *, source: str) -> Answer:
         raise UsageError("--accept, --full or --conditional", "nothing says what is accepted")
     list_depth = accept.list_depth if accept else None
     configured = configurations(calibration, asked.configuration, list_depth=list_depth)
+    check_verified_tokens(calibration, asked.configuration, configured)
     found = (
         accept_lengths(accept, configured, calibrated_depth=calibrated_depth(calibration))
         if accept
@@ -190,6 +186,7 @@ def answer(calibration: Calibration, asked: Asked, *, source: str) -> Answer:
         claims=_claims(curve, depths, asked.claim),
         notes=(
             *calibration_notes(calibration),
+            *broken_baseline_notes(calibration),
             *_taken_as(calibration, depths[0], list_depth),
             *(found.notes if found else ()),
         ),

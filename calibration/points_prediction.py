@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from calibration.bounds import BOUNDS
+from calibration.broken_baselines import broken_baseline_notes
 from calibration.notes import Note
 from calibration.planned_points import PlannedPoints, read_planned_points
 from calibration.prediction_notes import calibration_notes, prediction_notes
@@ -19,10 +21,12 @@ from calibration.questions import (
 from calibration.system_rows import measured_share, numbers, texts
 from calibration.table import SYSTEM_COLUMNS
 from specmodel.calibrated import Calibration
-from specmodel.errors import SpecModelError
-from specmodel.prediction import AcceptLength, Estimate, Question, predict
+from specmodel.errors import ParameterError, SpecModelError
+from specmodel.prediction import Prediction, predict
+from specmodel.question import AcceptLength, Estimate, Question
 
 _ROUNDING = 5e-3
+_MOST_NAMES = 8
 _NOT_OF_THE_RIG = ("source_id",)
 _CONFIGURATION = ("num_steps", "topk", "num_draft_tokens", "batch_size", "context_tokens")
 
@@ -83,7 +87,7 @@ def predict_points(calibration: Calibration, path: Path) -> PointPredictions:
             found.get(place, PointPrediction(None, None, (points.refused.get(place, unread),)))
             for place in range(len(points.lines))
         ),
-        notes=calibration_notes(calibration),
+        notes=(*calibration_notes(calibration), *broken_baseline_notes(calibration)),
     )
 
 
@@ -107,9 +111,33 @@ def _predict_rows(calibration: Calibration, frame: pd.DataFrame) -> list[PointPr
         answered[index] = PointPrediction(
             output_tokens_per_s=prediction.output_tokens_per_s,
             speedup=prediction.speedup,
-            warnings=(*others[index], *prediction_notes(calibration, prediction)),
+            warnings=(*others[index], *_notes(calibration, prediction)),
         )
     return [answered[index] for index in range(len(frame))]
+
+
+def _notes(calibration: Calibration, prediction: Prediction) -> list[Note]:
+    """Remarks on a row; where it has no baseline, in the words of a file."""
+    return [
+        Note(note.code, _missing_baseline(calibration, prediction.question))
+        if note.code == "no_baseline"
+        else note
+        for note in prediction_notes(calibration, prediction)
+    ]
+
+
+def _missing_baseline(calibration: Calibration, question: Question) -> str:
+    """Why a row has no baseline, and what to do."""
+    known = list(dict.fromkeys(entry.workload for entry in calibration.baselines.entries))
+    named = [name for name in known if name]
+    if question.workload is None:
+        what = "no baseline is known at this load"
+    elif question.workload in known:
+        what = f"no baseline of workload {question.workload!r} is known at this load"
+    else:
+        what = f"workload {question.workload!r} is not in the calibration"
+        what += f" ({', '.join(named[:_MOST_NAMES])})" if named else ""
+    return f"{what}, so there is a speed-up and no tokens/s; fill baseline_tokens_per_s"
 
 
 class _Row(dict[str, float]):
@@ -143,6 +171,10 @@ def _without_speculation(row: _Row) -> PointPrediction:
 
 def _question(calibration: Calibration, row: _Row, share: float) -> Question:
     """The question that a row is, completed from the calibration."""
+    for name, bounds in BOUNDS.items():
+        value = _stated(row.get(name, math.nan))
+        if value is not None and not bounds.hold(value):
+            raise ParameterError(name, f"{value:g}", f"in {bounds}")
     given = {name: _stated(row[name]) for name in _CONFIGURATION}
     steps = given.pop("num_steps")
     asked = AskedConfiguration(num_steps=None if steps is None else (int(steps),), **given)

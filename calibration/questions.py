@@ -106,6 +106,42 @@ def configurations(
     ]
 
 
+def check_verified_tokens(
+    calibration: Calibration, asked: AskedConfiguration, found: Iterable[Configuration]
+) -> None:
+    """Refuse a chain that verifies another number of tokens than a chain does.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        What it measured is possible, whatever it is.
+    asked : AskedConfiguration
+        What was given.
+    found : iterable of Configuration
+        Completed from it.
+
+    Raises
+    ------
+    UsageError
+        If verified tokens were given and do not fit. One draft step may propose a whole block.
+    """
+    if asked.num_draft_tokens is None:
+        return
+    measured = {
+        (one.num_steps, one.topk, one.num_draft_tokens) for one in calibration.configurations
+    }
+    for one in found:
+        steps, tokens = one.num_steps, asked.num_draft_tokens
+        if steps is None or one.topk != 1 or (steps, one.topk, tokens) in measured:
+            continue
+        if tokens == steps + 1 or (steps == 1 and tokens > 1):
+            continue
+        raise UsageError(
+            "--topk of the tree, or leave --num-draft-tokens out",
+            f"a chain of depth {steps:g} verifies {steps + 1:g} tokens (num_steps + 1), not {tokens:g}",
+        )
+
+
 def depth_unknown(calibration: Calibration) -> bool:
     """Whether the calibration has points and none of them states its depth."""
     depths = {one.num_steps for one in calibration.configurations}

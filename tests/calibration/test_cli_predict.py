@@ -145,6 +145,30 @@ def test_notes_go_to_standard_error(specmodel: Run) -> None:
     assert json.loads(as_json.stdout)["schema_version"] == 1
 
 
+@pytest.mark.parametrize(
+    ("rows", "force", "said"),
+    [
+        ("chat,2.1,100,80,3\ncode,1.2,190,80,3\n", (), "not all points of this calibration"),
+        ("chat,1.1,200,80,3\ncode,1.2,190,80,3\n", ("--force",), "kept with --force"),
+        ("chat,2.1,100,80,3\ncode,2.2,104,80,3\n", ("--force",), ""),
+    ],
+)
+def test_broken_baselines_of_the_fit_are_said_once_beside_a_prediction(
+    specmodel: Run, tmp_path: Path, rows: str, force: tuple[str, ...], said: str
+) -> None:
+    header = "workload,tau,tok/s,baseline,k\n"
+    (tmp_path / "bench.csv").write_text(header + rows, encoding="utf-8")
+    assert specmodel("fit", "bench.csv", *force).exit_code == 0
+    answer = asked(specmodel, "--accept", "2", "--baseline", "80")
+    assert codes(answer).count("broken_baseline") == (1 if said else 0)
+    notes = " ".join(specmodel("predict", "--accept", "2", "--baseline", "80").stderr.split())
+    assert said in notes
+    (tmp_path / "points.csv").write_text("tau,baseline\n2,80\n", encoding="utf-8")
+    points = " ".join(specmodel("predict", "--points", "points.csv").stderr.split())
+    assert said in points
+    assert ("is broken" in notes) == ("is broken" in points) == bool(said)
+
+
 # --- several depths ---
 
 
@@ -170,6 +194,25 @@ def test_a_range_marks_one_line_as_the_best(specmodel: Run) -> None:
     (marked,) = [line for line in out.splitlines() if line.endswith("<- best")]
     assert marked.split()[0] == str(best)
     assert f"depth {best}: the fastest with probability" in out
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("baseline", "shown", "hidden"),
+    [
+        ((), "tokens/s  90 %", "speed-up  90 %"),
+        (("--baseline", "99000000"), "speed-up  90 %", "/s  90"),
+    ],
+)
+def test_a_table_with_a_target_keeps_the_interval_that_fits(
+    specmodel: Run, baseline: tuple[str, ...], shown: str, hidden: str
+) -> None:
+    arguments = ("--full", FULL, "--depth", "1:10", "--target-speedup", "1.3", *baseline)
+    lines = specmodel("predict", *arguments).stdout.splitlines()
+    (head,) = [" ".join(line.split()) for line in lines if line.split()[:1] == ["depth"]]
+    assert " ".join(shown.split()) in head
+    assert " ".join(hidden.split()) not in head
+    assert max(map(len, lines)) <= 80
 
 
 def test_no_speculation_wins_for_a_draft_that_is_never_right(
@@ -274,6 +317,13 @@ def test_a_picture_is_drawn(specmodel: Run, tmp_path: Path) -> None:
         (("--full", ".4,.5"), "never rises"),
         (("--full", "-.4"), "in [0, 1]"),
         (("--full", "nan"), "finite"),
+        (("--accept", "2.75", "--num-draft-tokens", "2"), "between 1 and 2"),
+        (("--accept", "4", "--depth", "9", "--topk", "4", "--num-draft-tokens", "3"), "1 and 3"),
+        (("--full", "1,1,1", *("--topk", "4", "--num-draft-tokens", "3")), "at most 3"),
+        (
+            ("--conditional", "1,1,1", *("--depth", "9", "--topk", "4", "--num-draft-tokens", "3")),
+            "at most 3, the most that a round emits",
+        ),
         (("--accept", "2", "--workload", "chat"), "unknown workload 'chat'"),
     ],
 )
@@ -331,6 +381,13 @@ def test_impossible_values_are_bad_usage(
         (("--target-speedup", "1001"), "outside 0.001 to 1000"),
         (("--full", ".7", "--accept-depth", "2"), "--accept"),
         (("--accept", "2", "--topk", "4", "--depth", "3"), "--num-draft-tokens"),
+        (
+            ("--accept", "2", "--topk", "1", "--depth", "3", "--num-draft-tokens", "16"),
+            "a chain of depth 3 verifies 4 tokens",
+        ),
+        (("--accept", "2", "--depth", "3", "--num-draft-tokens", "16"), "--topk"),
+        (("--full", ".5,.4", "--depth", "1:5", "--num-draft-tokens", "6"), "verifies 3 tokens"),
+        (("--accept", "1", "--depth", "1", "--num-draft-tokens", "1"), "verifies 2 tokens"),
         (("--accept", "2", "--baseline", "0"), "--baseline"),
         (("--target-speedup", "-1"), "--target-speedup"),
         (("--log", "train.log"), "not read yet"),
@@ -353,6 +410,14 @@ def test_a_question_that_cannot_be_understood_is_bad_usage(
     status, line = error(specmodel, *arguments)
     assert status == 2
     assert said in line
+
+
+@pytest.mark.usefixtures("here")
+def test_one_step_may_verify_a_block_and_a_chain_its_own_number(specmodel: Run) -> None:
+    block = ("--accept", "5", "--depth", "1", "--num-draft-tokens", "16")
+    assert asked(specmodel, *block)["num_draft_tokens"] == 16
+    chain = ("--accept", "3", "--depth", "3", "--num-draft-tokens", "4")
+    assert asked(specmodel, *chain)["num_draft_tokens"] == 4
 
 
 @pytest.mark.usefixtures("here")

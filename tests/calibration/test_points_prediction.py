@@ -12,7 +12,8 @@ from click.testing import Result
 from calibration.points_prediction import predict_points
 from specmodel.calibrated import Calibration
 from specmodel.configuration import Configuration
-from specmodel.prediction import AcceptLength, Question, predict
+from specmodel.prediction import predict
+from specmodel.question import AcceptLength, Question
 
 Run = Callable[..., Result]
 
@@ -148,6 +149,44 @@ def test_a_row_that_lacks_what_the_calibration_does_not_have_says_so(
     without, with_depth = rows(specmodel, "tau,k\n2.0,\n2.0,3\n")
     assert "several values of num_steps (3, 5)" in without["warnings"]
     assert float(with_depth[ADDED[3]]) > 0
+
+
+def test_a_workload_that_is_not_calibrated_is_named(specmodel: Run, tmp_path: Path) -> None:
+    (tmp_path / "bench.csv").write_text(
+        "workload,tau,tok/s,baseline,k\nchat,1.9,100,80,3\ncode,2.4,118,77,3\n", encoding="utf-8"
+    )
+    assert specmodel("fit", "bench.csv").exit_code == 0
+    unknown, own, known = rows(specmodel, "workload,tau,baseline\nmaths,2,\nmaths,2,70\nchat,2,\n")
+    assert "workload 'maths' is not in the calibration (chat, code)" in unknown["warnings"]
+    assert "fill baseline_tokens_per_s" in unknown["warnings"]
+    assert unknown[ADDED[0]] == ""
+    assert float(unknown[ADDED[3]]) > 0
+    for row in (own, known):
+        assert float(row[ADDED[0]]) > 0
+        assert "no_baseline" not in row["warnings"]
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("column", "cell"),
+    [
+        *(("num_steps", "200"), ("batch_size", "1e12"), ("context_tokens", "1e10")),
+        *(("baseline", "1e-9"), ("baseline", "1e12"), ("num_draft_tokens", "1e6")),
+    ],
+)
+def test_an_absurd_number_of_a_row_is_not_predicted(specmodel: Run, column: str, cell: str) -> None:
+    (row,) = rows(specmodel, f"accept_length,{column}\n2.1,{cell}\n")
+    assert all(row[name] == "" for name in ADDED[:4])
+    assert row["warnings"]
+
+
+@pytest.mark.usefixtures("here")
+def test_a_row_cannot_accept_more_than_it_verifies(specmodel: Run) -> None:
+    text = "accept_length,k,topk,num_draft_tokens,baseline\n3.5,5,4,3,90\n2.5,5,4,3,90\n"
+    above, below = rows(specmodel, text)
+    assert above[ADDED[3]] == ""
+    assert "3" in above["warnings"]
+    assert float(below[ADDED[3]]) > 0
 
 
 def test_time_to_first_token_is_used_where_a_row_has_it(tmp_path: Path) -> None:
