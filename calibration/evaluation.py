@@ -73,12 +73,15 @@ class Evaluation:
         By split, then system.
     overall : tuple of Overall
         By split.
+    not_applicable : tuple of str
+        Splits that no system has rows for.
     set_aside : tuple of str
         Systems and workloads left out, with the reason.
     """
 
     scores: tuple[Score, ...]
     overall: tuple[Overall, ...]
+    not_applicable: tuple[str, ...]
     set_aside: tuple[str, ...]
 
 
@@ -139,10 +142,7 @@ def evaluate(
     else:
         found, set_aside = list(points), ()
     if not found:
-        raise FitError(
-            "no system to evaluate: each needs rows with accept length, throughput and baseline"
-            + ("; set aside: " + "; ".join(set_aside) if set_aside else "")
-        )
+        raise FitError(nothing_to_evaluate(set_aside))
     chosen = _splits(splits, num_rows, draws, seed)
     results: dict[str, list[tuple[str, str, Predictions]]] = {split.name: [] for split in chosen}
     for system in found:
@@ -163,8 +163,16 @@ def evaluate(
         overall=tuple(
             overall_of(name, pairs, generator) for name, pairs in results.items() if pairs
         ),
+        not_applicable=tuple(name for name, pairs in results.items() if not pairs),
         set_aside=tuple(set_aside),
     )
+
+
+def nothing_to_evaluate(set_aside: Sequence[str]) -> str:
+    """Why there is no system to evaluate, in one line."""
+    if set_aside:
+        return "no system to evaluate: " + "; ".join(set_aside)
+    return "no system to evaluate: each needs rows with accept length, throughput and baseline"
 
 
 def evaluated_systems(points: Points) -> tuple[list[EvaluatedSystem], tuple[str, ...]]:

@@ -13,6 +13,9 @@ Mask = NDArray[np.bool_]
 CENTRAL = 0.90
 """Probability inside every interval. [-]"""
 
+LEAST_CLUSTERS = 3
+"""Fewer target models than this do not tell how the coverage varies between them."""
+
 NUM_RESAMPLES = 2000
 """Bootstrap samples of the coverage."""
 
@@ -101,7 +104,8 @@ class Overall:
     coverage : float
         Of all predictions pooled, [-].
     coverage_low, coverage_high : float
-        Central 90 % interval of the coverage: bootstrap over systems, [-].
+        Central 90 % interval of the coverage: bootstrap over target models; NaN below
+        `LEAST_CLUSTERS` of them, [-].
     """
 
     split: str
@@ -157,9 +161,11 @@ def overall_of(
         clusters.setdefault(target, []).append(found.covered)
     inside = np.array([sum(int(mask.sum()) for mask in masks) for masks in clusters.values()])
     total = np.array([sum(mask.size for mask in masks) for masks in clusters.values()])
-    drawn = generator.integers(0, total.size, size=(NUM_RESAMPLES, total.size))
-    resampled = inside[drawn].sum(axis=1) / total[drawn].sum(axis=1)
-    low, high = np.quantile(resampled, [(1 - CENTRAL) / 2, (1 + CENTRAL) / 2]).tolist()
+    low = high = np.nan
+    if total.size >= LEAST_CLUSTERS:
+        drawn = generator.integers(0, total.size, size=(NUM_RESAMPLES, total.size))
+        resampled = inside[drawn].sum(axis=1) / total[drawn].sum(axis=1)
+        low, high = np.quantile(resampled, [(1 - CENTRAL) / 2, (1 + CENTRAL) / 2]).tolist()
     return Overall(
         split=split,
         num_systems=len(pairs),

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from calibration.evaluation import SPLITS
+from specmodel.errors import FitError
 
 
 @click.command()
@@ -24,8 +25,8 @@ from calibration.evaluation import SPLITS
     "'fitted' predicts what was fitted.",
 )
 @click.option("--rows", "num_rows", type=click.IntRange(min=0), help="Rows that 'few' sees.")
-@click.option("--draws", type=click.IntRange(min=1), default=25, show_default=True)
-@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--draws", type=click.IntRange(1, 10_000), default=25, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 def command(
     *,
@@ -42,7 +43,7 @@ def command(
     The error is the relative error of the speed-up. Priors leave out every system of the same target
     model. Beside the model: one constant round cost, and the textbook formula.
     """
-    from calibration.evaluation import evaluate  # noqa: PLC0415 - pandas loads on demand
+    from calibration.evaluation import evaluate, nothing_to_evaluate  # noqa: PLC0415 - pandas loads on demand
     from calibration.evaluation_data import systems_to_evaluate  # noqa: PLC0415 - as above
     from calibration.report.evaluation import (  # noqa: PLC0415 - as above
         evaluation_json,
@@ -51,6 +52,8 @@ def command(
     )
 
     found, set_aside = systems_to_evaluate(points, names)
+    if not found:
+        raise FitError(nothing_to_evaluate(set_aside))
     with progress_bar(len(found)) as advance:
         result = evaluate(
             found, splits=splits, num_rows=num_rows, draws=draws, seed=seed, progress=advance

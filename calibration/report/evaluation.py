@@ -42,13 +42,22 @@ def _percent(value: float, digits: int = 1) -> str:
     return "-" if math.isnan(value) else f"{100 * value:.{digits}f}"
 
 
+def _interval(low: float, high: float) -> str:
+    """Two shares in per cent; a dash where there are too few systems."""
+    return "-" if math.isnan(low) else f"{_percent(low, 0)}-{_percent(high, 0)}"
+
+
 def print_evaluation(result: Evaluation, set_aside: tuple[str, ...]) -> None:
     """Print one table per split and one over all, in per cent of the speed-up."""
     console = Console(highlight=False, soft_wrap=False)
+    for split in result.not_applicable:
+        console.print(f"{_title(split)}: no system has rows for this.", markup=False)
     for overall in result.overall:
         console.print(
             _table(overall, [score for score in result.scores if score.split == overall.split])
         )
+    if not result.overall:
+        return
     console.print(_summary(result.overall))
     console.print(
         "Error: |predicted / measured - 1| of the speed-up, in %. cover: share of measurements inside "
@@ -111,7 +120,7 @@ def _summary(overall: tuple[Overall, ...]) -> Table:
             _percent(one.mape, 2),
             _percent(one.median, 2),
             _percent(one.coverage),
-            f"{_percent(one.coverage_low, 0)}-{_percent(one.coverage_high, 0)}",
+            _interval(one.coverage_low, one.coverage_high),
             _percent(one.constant_mape),
             _percent(one.textbook_mape),
             _percent(one.regret, 2),
