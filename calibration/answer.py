@@ -8,8 +8,7 @@ from calibration.accept_lengths import (
     accept_length_draws,
     accept_lengths,
 )
-from calibration.broken_baselines import broken_baseline_notes
-from calibration.notes import Note
+from calibration.notes import Note, broken_baseline_notes
 from calibration.prediction_notes import calibration_notes, prediction_notes
 from calibration.questions import (
     AskedConfiguration,

@@ -2,6 +2,10 @@
 
 from typing import NamedTuple
 
+from specmodel.calibrated import Calibration
+
+_BEGINS, _CALLS, _KEPT = "the baseline of ", " is broken", "would be set aside"
+
 
 class Note(NamedTuple):
     """One remark on an answer, for machines and for people.
@@ -11,3 +15,32 @@ class Note(NamedTuple):
 
     code: str
     message: str
+
+
+def broken_baseline_notes(calibration: Calibration) -> tuple[Note, ...]:
+    """Return one remark on the broken baselines of a fit; none where there was none.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        Its notes hold what `calibration.soundness.assess_soundness` said.
+
+    Returns
+    -------
+    tuple of Note
+        Code ``broken_baseline``, empty for sound points.
+
+    Examples
+    --------
+    >>> broken_baseline_notes(Calibration.from_prior())
+    ()
+    """
+    said = [note for note in calibration.notes if note.startswith(_BEGINS) and _CALLS in note]
+    if not said:
+        return ()
+    more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+    if any(_KEPT in note for note in said):
+        head = "this calibration rests on rows that were kept with --force"
+    else:
+        head = "not all points of this calibration could be used"
+    return (Note("broken_baseline", f"{head}: {said[0]}{more}"),)

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from calibration.bounds import BOUNDS
-from calibration.broken_baselines import broken_baseline_notes
-from calibration.notes import Note
+from calibration.notes import Note, broken_baseline_notes
 from calibration.planned_points import PlannedPoints, read_planned_points
 from calibration.prediction_notes import calibration_notes, prediction_notes
 from calibration.questions import (
