@@ -8,6 +8,7 @@ import numpy as np
 from calibration.notes import Note
 from calibration.questions import depth_unknown, longest_accept_length
 from specmodel.calibrated import Calibration
+from specmodel.configuration import Configuration
 from specmodel.constants import CONSTANTS, NUM_CONSTANTS, index_of, slope
 from specmodel.cost import UNKNOWN_DEPTH_NUM_STEPS
 from specmodel.posterior import NEW
@@ -30,6 +31,7 @@ _ROUND_COST_CONSTANTS: Final = ("fixed_cost", "step_cost", "tree_cost", "expert_
 _AXES: Final = {
     "num_steps": "depth",
     "topk": "topk",
+    "num_draft_tokens": "draft tokens",
     "batch_size": "batch",
     "context_tokens": "context",
 }
@@ -111,8 +113,8 @@ def _outside_the_points(calibration: Calibration, prediction: Prediction) -> lis
         measured = calibration.hull.get(name)
         if name == "topk":
             measured = measured or (1.0, 1.0)
-        if value is None:
-            continue
+        if value is None or (name == "num_draft_tokens" and _is_chain(configuration)):
+            continue  # the draft tokens of a chain follow from its depth, which is looked at
         outside = _outside(measured, value)
         if outside:
             notes.append(Note("extrapolation", f"{word} {value:g} is outside {outside}"))
@@ -125,6 +127,12 @@ def _outside_the_points(calibration: Calibration, prediction: Prediction) -> lis
                 )
             )
     return notes
+
+
+def _is_chain(configuration: Configuration) -> bool:
+    """Whether every drafted position holds one token."""
+    depth, tokens = configuration.num_steps, configuration.num_draft_tokens
+    return configuration.topk == 1 and depth is not None and tokens == depth + 1
 
 
 def _outside(measured: tuple[float, float] | None, value: float) -> str:

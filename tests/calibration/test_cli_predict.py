@@ -107,6 +107,22 @@ def test_a_tree_is_outside_points_of_chains(specmodel: Run) -> None:
     assert answer["num_draft_tokens"] == 16
 
 
+def test_more_draft_tokens_than_any_measured_tree_are_warned_of(
+    specmodel: Run, tmp_path: Path
+) -> None:
+    bench = tmp_path / "bench.csv"
+    bench.write_text(
+        "tau,tok/s,baseline,k,topk,num_draft_tokens\n2.4,118,77,3,4,8\n2.6,121,77,4,4,8\n",
+        encoding="utf-8",
+    )
+    assert specmodel("fit", bench).exit_code == 0
+    tree = ("--accept", "2.5", "--depth", "4", "--topk", "4", "--num-draft-tokens")
+    inside, outside = (asked(specmodel, *tree, tokens) for tokens in ("8", "21"))
+    said = [w["message"] for w in outside["warnings"] if w["code"] == "extrapolation"]
+    assert said == ["draft tokens 21 is outside what was measured, 8"]
+    assert "extrapolation" not in codes(inside)
+
+
 @pytest.mark.usefixtures("here")
 def test_a_baseline_of_another_load_is_warned_of(specmodel: Run) -> None:
     assert "baseline_differs" in codes(asked(specmodel, "--accept", "2.75", "--baseline", "45"))
