@@ -1,5 +1,6 @@
 """Files to write, checked before anything is computed: reachable, and not what is read."""
 
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,40 +36,39 @@ def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[Path | None])
     wanted = [path for path in outputs if path is not None]
     for place, path in enumerate(wanted):
         try:
-            _check_folder(path)
-            same = next((one for one in inputs if one is not None and _same(path, one)), None)
-            earlier = next((one for one in wanted[:place] if _same(path, one)), None)
+            reason = _obstacle(path)
+            same = any(_same(path, one) for one in inputs if one is not None)
+            twice = any(_same(path, one) for one in wanted[:place])
             stream = _stream(path)
         except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
             reason = getattr(error, "strerror", None) or str(error)
-            raise _unwritable(path, reason) from None
-        if same is not None:
+        if reason:
+            raise OutputError(
+                path, f"cannot be written: {reason}; name a file in a folder that you can write to"
+            )
+        if same:
             raise OutputError(path, "is read by this command and would be lost; name another file")
-        if earlier is not None:
+        if twice:
             raise OutputError(path, "would be written twice; name two files")
         if stream:
             raise OutputError(path, f"is {stream}, where the report goes; name a file")
 
 
-def _check_folder(path: Path) -> None:
-    """Refuse a place where no file can be written."""
+def _obstacle(path: Path) -> str:
+    """Why no file can be written at a place; empty where one can."""
     target = Path(os.path.realpath(path))
     if target.is_dir():
-        raise _unwritable(path, "it is a folder")
+        return "it is a folder"
+    if _stream(path):  # a pipe has no folder
+        return ""
     folder = target.parent
     if not folder.is_dir():
-        reason = "is no folder" if folder.exists() else "does not exist"
-        if not _stream(path):
-            raise _unwritable(path, f"the folder {folder} {reason}")
-    elif not target.exists() and not os.access(folder, os.W_OK | os.X_OK):
-        raise _unwritable(path, f"no permission to write in {folder}")
-
-
-def _unwritable(path: Path, reason: str) -> OutputError:
-    """The error of a file that cannot be written."""
-    return OutputError(
-        path, f"cannot be written: {reason}; name a file in a folder that you can write to"
-    )
+        return f"{folder} {'is no folder' if folder.exists() else 'does not exist'}"
+    if not target.exists() and not os.access(folder, os.W_OK | os.X_OK):
+        return f"no permission to write in {folder}"
+    with contextlib.suppress(FileNotFoundError):
+        target.lstat()  # a name may be too long
+    return ""
 
 
 def _same(path: Path, other: Path) -> bool:
