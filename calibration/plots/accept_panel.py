@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from calibration.plots.prediction_lines import PredictionLine, PredictionLines
 from calibration.plots.style import INK, QUIET
-from specmodel.prediction import Estimate
+from specmodel.question import Estimate
 
 Array = NDArray[np.float64]
 

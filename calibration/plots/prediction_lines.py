@@ -12,7 +12,8 @@ from specmodel.acceptance.feasibility import ROUNDING_SLACK
 from specmodel.calibrated import Calibration
 from specmodel.configuration import Configuration
 from specmodel.errors import ParameterError
-from specmodel.prediction import AcceptLength, Estimate, Prediction, Question, predict
+from specmodel.prediction import Prediction, predict
+from specmodel.question import AcceptLength, Estimate, Question
 
 Array = NDArray[np.float64]
 

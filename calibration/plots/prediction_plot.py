@@ -24,7 +24,8 @@ from calibration.plots.style import (
     ordered_colours,
 )
 from specmodel.calibrated import Calibration
-from specmodel.prediction import Estimate, Prediction, Question
+from specmodel.prediction import Prediction
+from specmodel.question import Estimate, Question
 
 _ACCEPT_PANEL_MM, _DEPTH_PANEL_MM = 62.0, 48.0
 _MOST_NAMED, _MOST_LISTED = 8, 4
@@ -72,7 +73,8 @@ def prediction_figure(
     Examples
     --------
     >>> from specmodel.configuration import Configuration
-    >>> from specmodel.prediction import AcceptLength, predict
+    >>> from specmodel.prediction import predict
+    >>> from specmodel.question import AcceptLength
     >>> prior = Calibration.from_prior()
     >>> asked = [
     ...     Question(
@@ -139,7 +141,8 @@ def plot_prediction(
     --------
     >>> import tempfile
     >>> from specmodel.configuration import Configuration
-    >>> from specmodel.prediction import AcceptLength, predict
+    >>> from specmodel.prediction import predict
+    >>> from specmodel.question import AcceptLength
     >>> prior = Calibration.from_prior()
     >>> asked = [
     ...     Question(accept_length=AcceptLength.exact(2.75), configuration=Configuration(num_steps=5))

@@ -6,7 +6,7 @@ from typing import Any
 
 from calibration.fit_summary import FitSummary
 from specmodel.constants import CONSTANTS
-from specmodel.prediction import Estimate
+from specmodel.question import Estimate
 
 SCHEMA_VERSION = 1
 """Version of the JSON of a fit. 1: first release."""

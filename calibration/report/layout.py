@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from specmodel.prediction import Estimate
+from specmodel.question import Estimate
 
 WIDTH = 80
 """Columns of the text. [characters]"""

@@ -5,7 +5,8 @@ from typing import Any
 
 from calibration.answer import Answer, DepthAnswer
 from calibration.notes import Note
-from specmodel.prediction import Estimate, Prediction
+from specmodel.prediction import Prediction
+from specmodel.question import Estimate
 from specmodel.units import MILLI
 
 SCHEMA_VERSION = 1

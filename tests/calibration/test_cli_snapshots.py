@@ -86,6 +86,7 @@ def fixed_calibration() -> Calibration:
         curve=None,
         num_experts=np.nan,
         experts_per_token=np.nan,
+        throughput_scope="aggregate",
         hull={"accept_length": (2.1, 2.1), "num_steps": (5, 5), "batch_size": (1, 1)},
         num_points=1,
         residual_log_sd=0.0,

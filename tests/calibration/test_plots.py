@@ -37,7 +37,8 @@ from specmodel.atomic_file import OutputError
 from specmodel.calibrated import Calibration
 from specmodel.configuration import Configuration
 from specmodel.errors import ParameterError
-from specmodel.prediction import AcceptLength, Estimate, Question, predict
+from specmodel.prediction import predict
+from specmodel.question import AcceptLength, Estimate, Question
 
 Array = NDArray[np.float64]
 
