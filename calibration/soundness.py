@@ -248,11 +248,12 @@ def assess_soundness(points: Points, *, force: bool = False) -> Soundness:
             f"{said or ('are' if count > 1 else 'is')} set aside",
         )
     if broken and not sound:
+        plural = "s" if len(broken) > 1 else ""
         warnings += (
             PointWarning(
                 code="unsound_system",
-                message=f"{len(broken)} broken baselines ({'; '.join(broken)}): the system is not "
-                "trusted; measure the baselines again at the same load",
+                message=f"{len(broken)} broken baseline{plural} ({'; '.join(broken)}): the system is "
+                f"not trusted; measure the baseline{plural} again at the same load",
             ),
         )
     return Soundness(sound=sound or not broken, kept=kept, broken=broken, warnings=warnings)

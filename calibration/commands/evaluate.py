@@ -26,7 +26,7 @@ from specmodel.errors import FitError
 )
 @click.option("--rows", "num_rows", type=click.IntRange(min=0), help="Rows that 'few' sees.")
 @click.option("--draws", type=click.IntRange(1, 10_000), default=25, show_default=True)
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 def command(
     *,
