@@ -89,9 +89,9 @@ def learn_prior(
 
     Notes
     -----
-    Expectation-maximisation with a Gaussian (Laplace) posterior per system. Weak
-    pseudo-systems keep the spread proper where few systems speak; constants are independent. The degrees of freedom of the noise are those that
-    make the systems' own noise levels most likely, on a grid.
+    Expectation-maximisation with a Gaussian (Laplace) posterior per system. Weak pseudo-systems keep the
+    spread proper where few systems speak; constants are independent. The degrees of freedom of the noise
+    are those that make the systems' own noise levels most likely, on a grid.
     """
     prior = start or Prior(
         mean=START,
