@@ -249,6 +249,10 @@ def calibration_to_record(calibration: Calibration) -> dict[str, Any]:
         "noise_scale": _number(posterior.noise_scale),
         "effect_scale": _number(posterior.effect_scale),
         "degrees_of_freedom": _number(posterior.degrees_of_freedom),
+        # Above 1 where the points lie away from the prior, which then counts for less.
+        "prior_width": _number(
+            np.trace(posterior.prior_covariance) / np.trace(calibration.prior.covariance)
+        ),
         "prior": {"name": calibration.prior.name, **prior_to_record(calibration.prior)},
         "configurations": [asdict(one) for one in calibration.configurations],
         "runs": [asdict(one) for one in calibration.runs],
@@ -342,7 +346,7 @@ def calibration_from_record(record: Mapping[str, Any]) -> Calibration:
             noise_scale=float(record["noise_scale"]),
             effect_scale=float(record["effect_scale"]),
             degrees_of_freedom=float(record["degrees_of_freedom"]),
-            prior_covariance=prior.covariance,
+            prior_covariance=float(record["prior_width"]) * prior.covariance,
         ),
         intervals={name: (pair[0], pair[1]) for name, pair in record["intervals"].items()},
         configurations=configurations,

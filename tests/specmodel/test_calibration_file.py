@@ -38,6 +38,18 @@ def test_a_file_predicts_what_its_calibration_predicts(fitted: Calibration, path
         assert after.round_cost.low == pytest.approx(before.round_cost.low, rel=1e-7)
 
 
+def test_a_rig_unlike_the_public_ones_keeps_its_wide_prior(tmp_path: Path) -> None:
+    bench = tmp_path / "bench.csv"
+    bench.write_text("accept_length,throughput,baseline\n2.1,42.3,90.0\n", encoding="utf-8")
+    unlike = fit(bench)
+    unlike.save(tmp_path / "calibration.json")
+    read = Calibration.load(tmp_path / "calibration.json")
+    assert np.trace(unlike.posterior.prior_covariance) > 1.5 * np.trace(unlike.prior.covariance)
+    np.testing.assert_allclose(
+        read.posterior.prior_covariance, unlike.posterior.prior_covariance, rtol=1e-7, atol=1e-12
+    )
+
+
 def test_every_constant_and_record_survives(fitted: Calibration, path: Path) -> None:
     read = Calibration.load(path)
     assert read.configurations == fitted.configurations
