@@ -23,6 +23,8 @@ _TOLERANCE = 1e-5
 _LOOSE = 10.0  # how much wider, in variance, constants may be where noise is judged
 _ROUNDING = 1e-9
 _WARM_UP = 12
+_SETTLED = 25  # iterations after which a move far below the uncertainty ends the fit
+_NEGLIGIBLE_MOVE = 2e-3  # in standard deviations of the posterior
 _MOST_JUDGED = 4.0
 
 
@@ -99,7 +101,8 @@ def fit_rows(
     Notes
     -----
     Gauss-Newton with a bounded move, halved until it lowers the sum: without that, a share that does
-    nothing near 0 may swing for ever. The covariance is the inverse of the Gauss-Newton Hessian.
+    nothing near 0 may swing for ever; where one swings by far less than its uncertainty, the fit ends.
+    The covariance is the inverse of the Gauss-Newton Hessian.
 
     Two scales are learned with it. The noise, from what no choice of constants explains:
     :math:`\lambda^2 = (\nu_0 + \chi^2)/(\nu_0 + m)` with m rows' worth of redundancy; a single
@@ -174,7 +177,8 @@ def fit_rows(
         )
         if iteration < _WARM_UP:  # first the constants and the odd rows, then what is left is noise
             rescaled = _Scales(row=1.0, effect=1.0, width=rescaled.width)
-        still = largest < _TOLERANCE and np.max(np.abs(reweighted - weight), initial=0.0) < 1e-3
+        arrived = largest < _TOLERANCE or (iteration > _SETTLED and _negligible(move, covariance))
+        still = arrived and np.max(np.abs(reweighted - weight), initial=0.0) < 1e-3
         if still and rescaled.near(scales) and iteration > _WARM_UP:
             break
         scales, weight = rescaled, reweighted
@@ -237,6 +241,11 @@ def _rescaled(
     # Repeats of one run say how rows scatter, not how configurations and runs do.
     others = max(num_effects - 2, 0)
     return _Scales(row=row, effect=(freedom + others * row) / (freedom + others), width=width)
+
+
+def _negligible(move: Array, covariance: Array) -> bool:
+    """Whether a move is far below the uncertainty of everything that it moves."""
+    return bool(np.all(np.abs(move) < _NEGLIGIBLE_MOVE * np.sqrt(np.diag(covariance))))
 
 
 def carried_by_configuration(rows: Rows, num_configurations: int) -> Array:
