@@ -43,6 +43,7 @@ lint: $(STAMP) ## style, types, layers and the content of the wheel
 	$(BIN)/check-wheel-contents build/wheel
 
 bench: $(STAMP) ## time the paths that must be fast
+	@$(BIN)/python -m compileall -q specmodel calibration
 	$(BIN)/pytest -q tests/benchmarks --benchmark-only
 
 format: $(STAMP) ## put the code in the form that lint expects
@@ -75,4 +76,6 @@ $(STAMP): pyproject.toml constraints.txt
 	  --upgrade pip
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt \
 	  --group test --group lint --editable .
+	@# pip compiles what it installs, but not what it links to
+	@$(BIN)/python -m compileall -q specmodel calibration
 	@touch $@
