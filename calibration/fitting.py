@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 from calibration.map_fit import MapFit, fit_rows
 from calibration.model_catalogue import expert_counts
 from calibration.points import format_points, read_points
-from calibration.soundness import assess_soundness, replicate_groups
+from calibration.soundness import (
+    BASELINE_SET_ASIDE,
+    Soundness,
+    assess_soundness,
+    replicate_groups,
+)
 from calibration.system_rows import SystemRows, numbers, speculative, system_rows, texts
 from calibration.systems import SystemPoints, select_system
 from calibration.table import Points
@@ -91,7 +96,8 @@ def fit(
     """
     read = points if isinstance(points, Points) else read_points(points)
     chosen = select_system(read, system)
-    kept, notes = _sound_points(chosen, force=force)
+    soundness = _soundness(chosen, force=force)
+    kept = chosen.points if force else chosen.points.where(soundness.kept)
     frame = with_expert_counts(kept.frame)
     usable = system_rows(frame)
     _check_usable(chosen, usable)
@@ -99,7 +105,7 @@ def fit(
         experts_known=usable.experts_known, engine=str(frame["engine"].iloc[0])
     )
     fitted = fit_rows(usable.rows, usable.log_speedup, belief, spread_log_sd=usable.spread_log_sd)
-    return _calibration(chosen, usable, belief, fitted, notes=notes, profile=profile)
+    return _calibration(chosen, usable, belief, fitted, soundness, forced=force, profile=profile)
 
 
 def with_expert_counts(frame: pd.DataFrame) -> pd.DataFrame:
@@ -116,10 +122,9 @@ def with_expert_counts(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(num_experts=experts, experts_per_token=per_token)
 
 
-def _sound_points(chosen: SystemPoints, *, force: bool) -> tuple[Points, list[str]]:
-    """Rows with sound baselines, and what to say of the others."""
+def _soundness(chosen: SystemPoints, *, force: bool) -> Soundness:
+    """Which rows have sound baselines; refuses a system that has too few, unless forced."""
     soundness = assess_soundness(chosen.points, force=force)
-    notes = [warning.message for warning in soundness.warnings]
     if not soundness.sound and not force:
         broken = ", ".join(soundness.broken)
         raise FitError(
@@ -127,7 +132,7 @@ def _sound_points(chosen: SystemPoints, *, force: bool) -> tuple[Points, list[st
             f"{broken}. Measure the baselines again with the flags of the speculative runs, or fit "
             "anyway with --force"
         )
-    return (chosen.points if force else chosen.points.where(soundness.kept)), notes
+    return soundness
 
 
 def _check_usable(chosen: SystemPoints, usable: SystemRows) -> None:
@@ -228,12 +233,14 @@ def _calibration(
     usable: SystemRows,
     belief: Prior,
     fitted: MapFit,
+    soundness: Soundness,
     *,
-    notes: list[str],
+    forced: bool,
     profile: bool,
 ) -> Calibration:
     """Put together the record."""
     frame = usable.frame
+    notes = [warning.message for warning in soundness.warnings]
     calibration = Calibration(
         label=chosen.label,
         system={name: str(value) for name, value in chosen.key.items() if str(value) != ""},
@@ -254,6 +261,10 @@ def _calibration(
         points_sha256=hashlib.sha256(format_points(chosen.points).encode()).hexdigest(),
         package_version=__version__,
         notes=(*notes, *_replicates(frame), *_outliers(usable, fitted)),
+        broken_baselines=tuple(
+            warning.message for warning in soundness.warnings if warning.code == BASELINE_SET_ASIDE
+        ),
+        forced=forced,
     )
     informed = [one.name for one in calibration.constants if one.learned >= PRIOR_DOMINATED]
     if not profile or not informed:

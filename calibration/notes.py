@@ -4,8 +4,6 @@ from typing import NamedTuple
 
 from specmodel.calibrated import Calibration
 
-_BEGINS, _CALLS, _KEPT = "the baseline of ", " is broken", "would be set aside"
-
 
 class Note(NamedTuple):
     """One remark on an answer, for machines and for people.
@@ -23,7 +21,7 @@ def broken_baseline_notes(calibration: Calibration) -> tuple[Note, ...]:
     Parameters
     ----------
     calibration : Calibration
-        Its notes hold what `calibration.soundness.assess_soundness` said.
+        It holds what `calibration.soundness.assess_soundness` said.
 
     Returns
     -------
@@ -35,11 +33,11 @@ def broken_baseline_notes(calibration: Calibration) -> tuple[Note, ...]:
     >>> broken_baseline_notes(Calibration.from_prior())
     ()
     """
-    said = [note for note in calibration.notes if note.startswith(_BEGINS) and _CALLS in note]
+    said = calibration.broken_baselines
     if not said:
         return ()
     more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
-    if any(_KEPT in note for note in said):
+    if calibration.forced:
         head = "this calibration rests on rows that were kept with --force"
     else:
         head = "not all points of this calibration could be used"

@@ -26,6 +26,9 @@ ROUND_COST_NOISE = 0.03
 Throughputs of repeated runs differ by one to two per cent, so the ratio of two by up to three.
 """
 
+BASELINE_SET_ASIDE = "baseline_set_aside"
+"""Code of the warning that names a broken baseline."""
+
 MAX_BROKEN = 1
 """How many broken baselines a sound system may have: one is a slip, two are a habit."""
 
@@ -241,7 +244,7 @@ def assess_soundness(points: Points, *, force: bool = False) -> Soundness:
         warnings += warn_rows(
             frame,
             rows,
-            "baseline_set_aside",
+            BASELINE_SET_ASIDE,
             f"the baseline of {name} is broken: it implies a round of "
             f"{np.nanmin(round_cost[rows]):.2f} steps, and none can take less than 1; "
             f"{count} row{'s' if count > 1 else ''} "

@@ -140,6 +140,10 @@ class Calibration:
         Which release fitted it.
     notes : tuple of str
         What the fit set aside or warned of.
+    broken_baselines : tuple of str
+        What was said of each baseline that implies a round of less than a step; also in `notes`.
+    forced : bool
+        Whether the rows of broken baselines were fitted all the same.
     """
 
     label: str
@@ -161,6 +165,8 @@ class Calibration:
     points_sha256: str
     package_version: str
     notes: tuple[str, ...]
+    broken_baselines: tuple[str, ...] = ()
+    forced: bool = False
 
     @classmethod
     def from_prior(cls, prior: Prior | None = None) -> "Calibration":

@@ -286,6 +286,8 @@ def calibration_to_record(calibration: Calibration) -> dict[str, Any]:
         "points_sha256": calibration.points_sha256,
         "package_version": calibration.package_version,
         "notes": list(calibration.notes),
+        "broken_baselines": list(calibration.broken_baselines),
+        "forced": calibration.forced,
     }
 
 
@@ -390,6 +392,8 @@ def calibration_from_record(record: Mapping[str, Any]) -> Calibration:
         points_sha256=record["points_sha256"],
         package_version=record["package_version"],
         notes=tuple(record["notes"]),
+        broken_baselines=tuple(record["broken_baselines"]),
+        forced=bool(record["forced"]),
     )
 
 
