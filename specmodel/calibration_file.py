@@ -25,6 +25,7 @@ Record = TypeVar("Record")
 
 _AGAIN = "run `specmodel fit` again to write a new one"
 _DIGITS = 10
+_SCALES = ("noise_scale", "effect_scale", "degrees_of_freedom", "prior_width")
 
 
 def save_calibration(calibration: Calibration, path: Path | str) -> None:
@@ -335,6 +336,10 @@ def calibration_from_record(record: Mapping[str, Any]) -> Calibration:
         record["run_effects"]
     ):
         raise ValueError("effects must match configurations and runs")
+    scales = {name: float(record[name]) for name in _SCALES}
+    for name, value in scales.items():
+        if not 0.0 < value < np.inf:
+            raise ValueError(f"{name} must be finite and positive, found {value:g}")
     curve = record["batch_curve"]
     return Calibration(
         label=record["label"],
@@ -345,10 +350,10 @@ def calibration_from_record(record: Mapping[str, Any]) -> Calibration:
             covariance=covariance,
             num_configurations=len(configurations),
             noise=Noise(**prior_record["noise"]),
-            noise_scale=float(record["noise_scale"]),
-            effect_scale=float(record["effect_scale"]),
-            degrees_of_freedom=float(record["degrees_of_freedom"]),
-            prior_covariance=float(record["prior_width"]) * prior.covariance,
+            noise_scale=scales["noise_scale"],
+            effect_scale=scales["effect_scale"],
+            degrees_of_freedom=scales["degrees_of_freedom"],
+            prior_covariance=scales["prior_width"] * prior.covariance,
         ),
         intervals={name: (pair[0], pair[1]) for name, pair in record["intervals"].items()},
         configurations=configurations,

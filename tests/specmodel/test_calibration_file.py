@@ -11,6 +11,7 @@ from calibration import fit
 from calibration.packaged import packaged_table
 from specmodel import AcceptLength, Calibration, Question, predict
 from specmodel.atomic_file import OutputError
+from specmodel.calibration_file import calibration_from_record, calibration_to_record
 from specmodel.errors import FormatError
 
 
@@ -99,6 +100,16 @@ def test_a_schema_version_that_is_no_whole_number_is_refused(path: Path, version
 
 def test_an_edited_file_is_refused(path: Path) -> None:
     assert "edited by hand" in refusal(edited(path, {"noise_scale": 0.01}))
+
+
+@pytest.mark.parametrize(
+    "name", ["noise_scale", "effect_scale", "degrees_of_freedom", "prior_width"]
+)
+@pytest.mark.parametrize("value", [0.0, -1.0, np.inf, np.nan])
+def test_a_scale_that_is_no_scale_is_refused(fitted: Calibration, name: str, value: float) -> None:
+    record = {**calibration_to_record(fitted), name: value}
+    with pytest.raises(ValueError, match=f"{name} must be finite and positive"):
+        calibration_from_record(record)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
