@@ -157,13 +157,17 @@ def fit_rows(
             move *= 0.5
         state = moved
         learned = _learned(base, covariance)
-        chi_square, redundant = _redundancy(
-            jacobian,
-            log_speedup - fitted,
-            noise.row_log_sd**2 / weight + spread**2,
-            _effect_variance(noise, 1.0, carried, num_runs),
-            base,
-        )
+        chi_square = redundant = 0.0
+        if (
+            iteration >= _WARM_UP
+        ):  # first the constants and the odd rows, then what is left is noise
+            chi_square, redundant = _redundancy(
+                jacobian,
+                log_speedup - fitted,
+                noise.row_log_sd**2 / weight + spread**2,
+                _effect_variance(noise, 1.0, carried, num_runs),
+                base,
+            )
         # Rows are judged by a noise that they cannot blow up themselves.
         judged = min(scales.row, _MOST_JUDGED) * noise.row_log_sd**2 + spread**2
         reweighted = _weight(residual, judged)
@@ -175,8 +179,6 @@ def fit_rows(
             redundant=redundant,
             num_effects=size,
         )
-        if iteration < _WARM_UP:  # first the constants and the odd rows, then what is left is noise
-            rescaled = _Scales(row=1.0, effect=1.0, width=rescaled.width)
         arrived = largest < _TOLERANCE or (iteration > _SETTLED and _negligible(move, covariance))
         still = arrived and np.max(np.abs(reweighted - weight), initial=0.0) < 1e-3
         if still and rescaled.near(scales) and iteration > _WARM_UP:
