@@ -45,6 +45,10 @@ class MapFit:
         1 for rows that fit, below for odd ones, (0, 1].
     marginal_residual : numpy.ndarray, shape (n,)
         Measured minus fitted ln S from the constants alone, [-].
+    row_variance : numpy.ndarray, shape (n,)
+        Variance of the noise of each row, as fitted, [-].
+    effect_variance : numpy.ndarray, shape (m,)
+        Prior variance of each effect, configurations first, as fitted, [-].
     learned : float
         Number of constants' worth of information that the rows added, [0, NUM_CONSTANTS].
     prior_width : float
@@ -61,6 +65,8 @@ class MapFit:
     fitted_variance: Array
     marginal_residual: Array
     weight: Array
+    row_variance: Array
+    effect_variance: Array
     learned: float
     prior_width: float
     redundant: float
@@ -120,7 +126,7 @@ def fit_rows(
     count, noise = len(rows), prior.noise
     num_configurations = num_configurations or int(rows.configuration.max(initial=-1)) + 1
     num_runs = num_runs or int(rows.run.max(initial=-1)) + 1
-    carried = carried_by_configuration(rows, num_configurations)
+    carried = _carried_by_configuration(rows, num_configurations)
     spread = np.zeros(count) if spread_log_sd is None else np.nan_to_num(spread_log_sd)
     size = num_configurations + num_runs
     each = np.arange(count)
@@ -199,6 +205,8 @@ def fit_rows(
         fitted_variance=np.einsum("ij,ij->i", jacobian @ covariance, jacobian),
         marginal_residual=log_speedup - fitted,
         weight=weight,
+        row_variance=row_variance,
+        effect_variance=effect_variance,
         learned=learned,
         prior_width=scales.width,
         redundant=redundant,
@@ -250,7 +258,7 @@ def _negligible(move: Array, covariance: Array) -> bool:
     return bool(np.all(np.abs(move) < _NEGLIGIBLE_MOVE * np.sqrt(np.diag(covariance))))
 
 
-def carried_by_configuration(rows: Rows, num_configurations: int) -> Array:
+def _carried_by_configuration(rows: Rows, num_configurations: int) -> Array:
     """How far the batch curve was carried for each configuration, as a log-sd of its round cost."""
     carried = np.zeros(num_configurations)
     np.maximum.at(carried, rows.configuration, rows.terms.carried)

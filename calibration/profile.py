@@ -6,7 +6,7 @@ import numpy as np
 from iminuit import Minuit
 from numpy.typing import NDArray
 
-from calibration.map_fit import MapFit, carried_by_configuration
+from calibration.map_fit import MapFit
 from specmodel.constants import NAMES, NUM_CONSTANTS, slope, to_natural
 from specmodel.posterior import Rows
 from specmodel.prior import Prior
@@ -23,9 +23,8 @@ class _Objective:
     def __init__(self, rows: Rows, log_speedup: Array, prior: Prior, fitted: MapFit) -> None:
         self.rows, self.log_speedup, self.prior = rows, log_speedup, prior
         posterior = fitted.posterior
-        noise, scale = posterior.noise, posterior.effect_scale**2
         _, _, decode, _ = self._model(posterior.mean[:NUM_CONSTANTS])
-        self.row_variance = (posterior.noise_scale * noise.row_log_sd) ** 2 / fitted.weight
+        self.row_variance = fitted.row_variance
         self.decode = decode
         self.num_configurations = posterior.num_configurations
         size = posterior.mean.size - NUM_CONSTANTS
@@ -33,14 +32,8 @@ class _Objective:
         design = np.zeros((len(rows), size))
         design[each, rows.configuration] = -decode
         design[each, self.num_configurations + rows.run] = 1.0
-        carried = carried_by_configuration(rows, self.num_configurations)
-        precision = np.concatenate(
-            [
-                1.0 / (scale * noise.configuration_log_sd**2 + carried**2),
-                np.full(size - self.num_configurations, 1.0 / (scale * noise.run_log_sd**2)),
-            ]
-        )
-        inner = (design / self.row_variance[:, None]).T @ design + np.diag(precision)
+        precision = np.diag(1.0 / fitted.effect_variance)
+        inner = (design / self.row_variance[:, None]).T @ design + precision
         self.inner_inverse = np.linalg.inv(inner)
         self.prior_precision = np.linalg.inv(posterior.prior_covariance)
 
