@@ -61,7 +61,7 @@ def read_cell(
     except NumeralError as error:
         return Refusal(code=error.code, column=column.name, message=error.message)
     values = tuple(value * factor for value in values)
-    refusal = _refused(written, column, values)
+    refusal = bounded(written, column, values)
     if refusal is not None:
         return refusal
     return values if column.kind is Kind.LIST else values[0]
@@ -78,8 +78,16 @@ def _read_scope(written: str) -> str | Refusal:
     )
 
 
-def _refused(written: str, column: Column, values: tuple[float, ...]) -> Refusal | None:
-    """Return why a column cannot have these numbers."""
+def bounded(written: str, column: Column, values: tuple[float, ...]) -> Refusal | None:
+    """Return why a column cannot have these numbers, None where it can.
+
+    Examples
+    --------
+    >>> from calibration.readers.columns import COLUMNS
+    >>> columns = {column.name: column for column in COLUMNS}
+    >>> bounded("-3", columns["ttft_ms"], (-3.0,)).code
+    'not_positive'
+    """
     least, most = min(values), max(values)
     code = message = ""
     if most > _LARGEST:

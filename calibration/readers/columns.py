@@ -187,6 +187,11 @@ COLUMNS: Final = (
             *("acceptance_rate_per_position", "acceptance_rates_per_position"),
         ),
     ),
+    Column(
+        name="verify_rounds",
+        kind=Kind.NUMBER,
+        aliases=("num_rounds", "num_verify_rounds", "spec_verify_ct", "num_verify_steps"),
+    ),
     Column(name="temperature", kind=Kind.NUMBER, zero=True, aliases=("temp",)),
     Column(name="dtype", aliases=("precision", "data_type")),
     Column(name="variant"),

@@ -1,9 +1,11 @@
 """What a reader returns: rows in canonical columns, and what it could not use and why."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
+
+from calibration.readers.log_file import LogFile
 
 Cell: TypeAlias = float | str | tuple[float, ...]
 """A value of one canonical column: a number, a text or a list of accuracies."""
@@ -49,11 +51,18 @@ class Row:
         Canonical columns that are filled, and `ORIGIN_NAMES` where they say something.
     extra : mapping from str to str
         Columns whose meaning is not known, as written.
+    load : tuple, optional
+        System and load as they were asked for: a run with speculation and one without at equal
+        loads are a pair. None where the file does not pair its rows itself.
+    details : mapping from str to float, str or tuple of float
+        How the row came about (``lines`` pooled, ``rounds``, ``rank`` ...); no columns.
     """
 
     line: int
     cells: Mapping[str, Cell]
     extra: Mapping[str, str] = field(default_factory=dict)
+    load: tuple[object, ...] | None = None
+    details: Mapping[str, Cell] = field(default_factory=dict)
 
     @property
     def content(self) -> tuple[object, ...]:
@@ -63,7 +72,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """A row that was left out.
+    """A row that was left out, or a number of lines that were left out for one reason.
 
     Parameters
     ----------
@@ -77,6 +86,8 @@ class Dropped:
         The reason, for people: what was found and what is allowed.
     column : str
         The column at fault as the file calls it; empty where it is the row as a whole.
+    count : int
+        How many; ``line`` is the first one.
     """
 
     path: Path
@@ -84,6 +95,7 @@ class Dropped:
     code: str
     message: str
     column: str = ""
+    count: int = 1
 
     def __str__(self) -> str:
         return f"{self.path}, {self.within_file}"
@@ -92,6 +104,8 @@ class Dropped:
     def within_file(self) -> str:
         """The same without the path."""
         where = f"line {self.line}" + (f", column {self.column}" if self.column else "")
+        if self.count > 1:
+            where += f" and {self.count - 1} more"
         return f"{where}: {self.message}"
 
 
@@ -138,6 +152,13 @@ class Reading:
         What could not.
     warnings : tuple of PointWarning
         At most one of each code.
+    era : tuple of str
+        Layouts found, each named by the oldest release that writes it; empty where the format has
+        one layout.
+    conventions : tuple of str
+        What the numbers of this format mean and what was converted, a sentence each.
+    cost_table : tuple of mapping from str to float
+        Probes of a cost table; such a file has no rows.
     """
 
     path: Path
@@ -145,10 +166,13 @@ class Reading:
     rows: tuple[Row, ...]
     dropped: tuple[Dropped, ...] = ()
     warnings: tuple[PointWarning, ...] = ()
+    era: tuple[str, ...] = ()
+    conventions: tuple[str, ...] = ()
+    cost_table: tuple[Mapping[str, float], ...] = ()
 
 
 class Reader(Protocol):
-    """One input format: a module with these three names."""
+    """One input format that is read as a whole: a module with these three names."""
 
     FORMAT: str
 
@@ -157,6 +181,28 @@ class Reader(Protocol):
 
     def read(self, source: SourceText) -> Reading:
         """Return the rows of a file of the format."""
+
+
+class SeriesReader(Reader, Protocol):
+    """A format whose files are moments of one server: only their differences are runs."""
+
+    def series_key(self, source: SourceText) -> tuple[str, ...]:
+        """Return what the files of one server share."""
+
+    def read_series(self, sources: Sequence[SourceText]) -> Reading:
+        """Return the rows of several files of one server."""
+
+
+class LogReader(Protocol):
+    """A format of any length, read line by line in bounded memory."""
+
+    FORMAT: str
+
+    def recognise(self, head: str) -> bool:
+        """Say whether a file that begins like this is of the format."""
+
+    def read_log(self, log: LogFile) -> Reading:
+        """Return the rows of a log of the format."""
 
 
 def format_lines(lines: tuple[int, ...], most: int = 8) -> str:

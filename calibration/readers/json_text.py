@@ -1,0 +1,274 @@
+r"""JSON as engines and people write it: one value, one a line, or appended; and what is cut off."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from calibration.readers.reading import SourceText
+from specmodel.errors import FormatError
+
+BAD_JSON: Final = "bad_json"
+"""Code of a text that starts like JSON and does not parse."""
+
+_KEY = re.compile(r'"([A-Za-z_][\w./% -]{0,79})"\s*:', re.ASCII)
+_MOST_DIGITS = 18
+_SHOWN = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonRecord:
+    """One JSON value of a file.
+
+    Parameters
+    ----------
+    line : int
+        Line on which it begins, 1-based.
+    value : object
+        What it is: for most formats a mapping.
+    """
+
+    line: int
+    value: Any
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """The value where it is an object, else an empty one."""
+        return self.value if isinstance(self.value, dict) else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonRecords:
+    """The JSON values of a file.
+
+    Parameters
+    ----------
+    records : tuple of JsonRecord
+        In the order of the file.
+    broken : tuple of int
+        Lines on which one begins that does not parse.
+    """
+
+    records: tuple[JsonRecord, ...]
+    broken: tuple[int, ...] = ()
+
+
+@lru_cache(maxsize=4)
+def json_keys(head: str) -> frozenset[str]:
+    r"""Return the names of the fields in a text that begins like JSON, empty in any other text.
+
+    Does not parse, so the text may be cut anywhere.
+
+    Examples
+    --------
+    >>> sorted(json_keys('{"steps": 3, "note": "\\"topk\\": 1", "speed": 8'))
+    ['note', 'speed', 'steps']
+    """
+    if not head.lstrip("\N{BYTE ORDER MARK} \t\r\n").startswith(("{", "[")):
+        return frozenset()
+    return frozenset(_KEY.findall(head))
+
+
+def json_value(source: SourceText, *, code: str = BAD_JSON) -> Any:  # noqa: ANN401 - any JSON
+    r"""Return the one JSON value that a file is.
+
+    Parameters
+    ----------
+    source : SourceText
+        The text of the file.
+    code : str
+        Code of the error where it does not parse.
+
+    Returns
+    -------
+    object
+        Whole numbers beyond 18 digits are floats; ``NaN`` and ``Infinity`` are legal.
+
+    Raises
+    ------
+    FormatError
+        With the line, what was found there, and ``code``.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> json_value(SourceText(path=Path("a.json"), text='{"a": Infinity}', encoding="utf-8"))
+    {'a': inf}
+    """
+    try:
+        return _loads(source.text)
+    except json.JSONDecodeError as error:
+        raise broken_json(source, error.lineno, error.msg, code=code) from None
+    except (RecursionError, ValueError) as error:
+        raise broken_json(source, 1, _reason(error), code=code) from None
+
+
+def json_records(source: SourceText) -> JsonRecords:
+    r"""Return the JSON values of a file: one, one a line, or several one after the other.
+
+    The elements of a single list count as values. A value that does not parse is skipped up to the
+    next line that begins with ``{`` or ``[``.
+
+    Parameters
+    ----------
+    source : SourceText
+        The text of the file.
+
+    Returns
+    -------
+    JsonRecords
+        What parses, and the lines of what does not.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> text = '{"a": 1}\n\n{"a": 2\n{"a": 3}\n'
+    >>> found = json_records(SourceText(path=Path("a.jsonl"), text=text, encoding="utf-8"))
+    >>> [(record.line, record.value["a"]) for record in found.records], found.broken
+    ([(1, 1), (4, 3)], (3,))
+    """
+    text = source.text
+    records: list[JsonRecord] = []
+    broken: list[int] = []
+    place, line = 0, 1
+    while True:
+        start = _next_value(text, place)
+        if start < 0:
+            break
+        line += text.count("\n", place, start)
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+        except (RecursionError, ValueError):
+            broken.append(line)
+            end = _next_start(text, start)
+        else:
+            alone = not place and isinstance(value, list) and not text[end:].strip()
+            values = value if alone else [value]
+            records += [JsonRecord(line=line, value=element) for element in values]
+        line += text.count("\n", start, end)
+        place = end
+    return JsonRecords(records=tuple(records), broken=tuple(broken))
+
+
+def broken_json(source: SourceText, line: int, reason: str, *, code: str = BAD_JSON) -> FormatError:
+    """Return the error of a text that starts like JSON and does not parse.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> source = SourceText(path=Path("a.json"), text='{"a": ', encoding="utf-8")
+    >>> str(broken_json(source, 1, "Expecting value"))
+    'a.json, line 1: starts like JSON but does not parse (Expecting value); is it cut off?'
+    """
+    return FormatError(
+        source.path,
+        f"starts like JSON but does not parse ({reason}); is it cut off?",
+        line=line,
+        code=code,
+    )
+
+
+def number_at(value: Any, *keys: str) -> float | None:  # noqa: ANN401 - any JSON
+    """Return a finite number at a path of keys, None where there is none.
+
+    A number written as text counts, ``true`` does not.
+
+    Examples
+    --------
+    >>> number_at({"a": {"b": 3}}, "a", "b"), number_at({"a": "1.5"}, "a"), number_at({}, "a")
+    (3.0, 1.5, None)
+    """
+    found = at(value, *keys)
+    if isinstance(found, bool):
+        return None
+    if isinstance(found, str):
+        try:
+            found = float(found) if len(found) <= _SHOWN else None
+        except ValueError:
+            return None
+    if not isinstance(found, int | float):
+        return None
+    return float(found) if math.isfinite(found) else None
+
+
+def text_at(value: Any, *keys: str) -> str | None:  # noqa: ANN401 - any JSON
+    """Return a text at a path of keys, None where there is none or it is empty.
+
+    Examples
+    --------
+    >>> text_at({"a": " sglang "}, "a"), text_at({"a": ""}, "a"), text_at({"a": 3}, "a")
+    ('sglang', None, None)
+    """
+    found = at(value, *keys)
+    return found.strip() or None if isinstance(found, str) else None
+
+
+def numbers_at(value: Any, *keys: str) -> tuple[float, ...] | None:  # noqa: ANN401 - any JSON
+    """Return a list of finite numbers at a path of keys, None where there is none.
+
+    Examples
+    --------
+    >>> numbers_at({"a": [1, 2.5]}, "a"), numbers_at({"a": [1, "x"]}, "a")
+    ((1.0, 2.5), None)
+    """
+    found = at(value, *keys)
+    if not isinstance(found, list):
+        return None
+    numbers = [float(n) for n in found if isinstance(n, int | float) and not isinstance(n, bool)]
+    return (
+        tuple(numbers) if len(numbers) == len(found) and all(map(math.isfinite, numbers)) else None
+    )
+
+
+def at(value: Any, *keys: str) -> Any:  # noqa: ANN401 - any JSON
+    """Return what stands at a path of keys, None where one is missing.
+
+    Examples
+    --------
+    >>> at({"a": {"b": [1]}}, "a", "b"), at({"a": 3}, "a", "b")
+    ([1], None)
+    """
+    for key in keys:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value
+
+
+def _whole(digits: str) -> int | float:
+    """Return a whole number; one that no counter can reach as a float."""
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
+
+
+_DECODER = json.JSONDecoder(parse_int=_whole)
+
+
+def _loads(text: str) -> Any:  # noqa: ANN401 - any JSON
+    """Return the value of a JSON text."""
+    return _DECODER.decode(text.lstrip("\N{BYTE ORDER MARK}"))
+
+
+def _next_value(text: str, place: int) -> int:
+    """Return where the next value begins, -1 where there is none."""
+    found = _VALUE.search(text, place)
+    return found.start() if found else -1
+
+
+_VALUE = re.compile(r"[^\s,\N{BYTE ORDER MARK}]")
+
+
+def _next_start(text: str, place: int) -> int:
+    """Return where the next line begins that may be a value, the end where there is none."""
+    found = _START.search(text, place + 1)
+    return found.start() if found else len(text)
+
+
+_START = re.compile(r"(?<=\n)[{\[]")
+
+
+def _reason(error: Exception) -> str:
+    """Return why a text does not parse, in words."""
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)[:_SHOWN]

@@ -1,0 +1,150 @@
+r"""A log of any length: complete lines in blocks, decompressed and decoded in bounded memory."""
+
+import codecs
+import gzip
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from specmodel.errors import FormatError
+from specmodel.units import MEBI
+
+MAX_UNPACKED_BYTES: Final = 16 * 1024 * MEBI
+"""Most content that is taken out of a compressed log, [bytes]; beyond it, it is no log."""
+
+_BLOCK_BYTES = 4 * MEBI
+_LONGEST_LINE_BYTES = 16 * MEBI
+_GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFile:
+    """One log, opened when it is read.
+
+    Parameters
+    ----------
+    path : Path
+        The file; plain or gzip, UTF-8 or UTF-16 with a byte order mark.
+    progress : callable, optional
+        Told how many bytes of the file have been read since it was told last.
+    """
+
+    path: Path
+    progress: Callable[[int], None] | None = None
+
+    def blocks(self, size: int = _BLOCK_BYTES) -> Iterator[bytes]:
+        r"""Yield the content as UTF-8, in blocks that end with a line; the last one may not.
+
+        A line longer than 16 MiB is no line of a log: it is cut.
+
+        Parameters
+        ----------
+        size : int
+            About how long a block is, [bytes].
+
+        Yields
+        ------
+        bytes
+            Together the file, without a byte order mark.
+
+        Raises
+        ------
+        FormatError
+            With code ``unreadable``, ``not_text`` (broken compression) or ``too_large``.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "server.log"
+        ...     _ = file.write_bytes(b"one\ntwo\nth")
+        ...     list(LogFile(path=file).blocks(5))
+        [b'one\n', b'two\n', b'th']
+        """
+        rest = b""
+        for piece in self._pieces(size):
+            end = piece.rfind(b"\n") + 1
+            if not end:
+                rest += piece
+                if len(rest) > _LONGEST_LINE_BYTES:
+                    yield rest + b"\n"
+                    rest = b""
+                continue
+            yield rest + piece[:end]
+            rest = piece[end:]
+        if rest:
+            yield rest
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        r"""Yield number and text of every line; bytes that are no UTF-8 become U+FFFD.
+
+        Yields
+        ------
+        tuple of (int, str)
+            Counted from 1, without the line end.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "server.log"
+        ...     _ = file.write_bytes(b"one\r\ntwo")
+        ...     list(LogFile(path=file).lines())
+        [(1, 'one'), (2, 'two')]
+        """
+        number = 0
+        for block in self.blocks():
+            lines = block.split(b"\n")
+            if lines[-1] == b"":
+                lines.pop()
+            for line in lines:
+                number += 1
+                yield number, line.decode("utf-8", "replace").rstrip("\r")
+
+    def _pieces(self, size: int) -> Iterator[bytes]:
+        """Yield the content in pieces of about a size, as UTF-8."""
+        raw = self._raw(size)
+        first = next(raw, b"")
+        if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            decoder = codecs.getincrementaldecoder("utf-16")("replace")
+            yield decoder.decode(first).encode("utf-8", "replace")
+            for piece in raw:
+                yield decoder.decode(piece).encode("utf-8", "replace")
+            return
+        yield first.removeprefix(codecs.BOM_UTF8)
+        yield from raw
+
+    def _raw(self, size: int) -> Iterator[bytes]:
+        """Yield the bytes of the content, decompressed."""
+        total = 0
+        try:
+            with self.path.open("rb") as file:
+                packed = file.peek(2).startswith(_GZIP)
+                content: IO[bytes] = gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[assignment]
+                told = 0
+                with closing(content):
+                    while piece := content.read(size):
+                        total += len(piece)
+                        if packed and total > MAX_UNPACKED_BYTES:
+                            raise FormatError(
+                                self.path,
+                                f"more than {MAX_UNPACKED_BYTES // MEBI} MiB come out of this "
+                                "compressed file; cut it into smaller files",
+                                code="too_large",
+                            )
+                        if self.progress is not None:
+                            place = file.tell()
+                            self.progress(place - told)
+                            told = place
+                        yield piece
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise FormatError(
+                self.path, f"broken gzip file ({error}); compress it again", code="not_text"
+            ) from None
+        except OSError as error:
+            raise FormatError(
+                self.path, f"cannot be read: {error.strerror or error}", code="unreadable"
+            ) from None
