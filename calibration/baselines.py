@@ -20,6 +20,12 @@ from specmodel.units import MILLI
 MATCH_COLUMNS = (*SYSTEM_COLUMNS, *LOAD_COLUMNS)
 """What a run without speculation must share with a run with it."""
 
+CONTEXT_REACH = 4.0
+"""Largest factor between the contexts of a run and its baseline, where they were measured. [-]"""
+
+SAME_CONTEXT = 2.0
+"""Largest factor between the contexts of baselines that are repeats of one another. [-]"""
+
 _MISMATCH = 0.05
 _MOST_SHOWN = 6
 
@@ -27,7 +33,8 @@ _MOST_SHOWN = 6
 def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[PointWarning, ...]]:
     r"""Return the table with empty baselines of speculative rows filled.
 
-    In this order: the mean of the rows at ``num_steps`` 0 that agree in `MATCH_COLUMNS`, then what
+    In this order: the mean of the rows at ``num_steps`` 0 whose load was asked for alike (in formats
+    that know it; their step times too), the mean of those that agree in `MATCH_COLUMNS`, then what
     the step times give. ``baseline_origin`` says which.
 
     Parameters
@@ -60,6 +67,7 @@ def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[PointWarni
     >>> match_baselines(frame)[0]["baseline_tokens_per_s"].tolist()
     [nan, nan, 79.2]
     """
+    frame = _with_asked_baselines(frame)
     speculative = speculative_rows(frame)
     keys = row_keys(frame, MATCH_COLUMNS)
     measured: dict[Key, list[int]] = defaultdict(list)
@@ -74,12 +82,15 @@ def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[PointWarni
     is_timed = np.array([key in timed and key not in measured for key in keys], dtype=np.bool_)
     given = frame["baseline_tokens_per_s"].to_numpy(copy=True)
     origin = frame["baseline_origin"].to_numpy(dtype=object, copy=True)
+    asked = (origin == "asked") & speculative
+    origin[asked] = "rows"
     from_rows = speculative & np.isnan(given) & np.isfinite(matched)
     from_steps = speculative & np.isnan(given) & ~from_rows & np.isfinite(_from_step_times(frame))
     mismatched = speculative & (origin == "") & (np.abs(matched / given - 1) > _MISMATCH)
     filled = np.select([from_rows, from_steps], [matched, _from_step_times(frame)], given)
     origin[from_rows], origin[from_steps | (from_rows & is_timed)] = "rows", "step_time"
-    without = speculative & np.isnan(filled)
+    timed_rows = np.isfinite(frame["output_tokens_per_s"].to_numpy())
+    without = speculative & np.isnan(filled) & timed_rows  # acceptance alone needs no baseline
     warnings = (
         *warn_rows(frame, without, "no_baseline", _no_baseline(frame, without, keys)),
         *warn_rows(
@@ -101,6 +112,53 @@ def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[PointWarni
     return frame.assign(
         baseline_tokens_per_s=filled, baseline_origin=pd.Series(origin, dtype="str")
     ), warnings
+
+
+def _with_asked_baselines(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with the baselines of rows whose load was asked for alike.
+
+    What was measured about a load (its mean concurrency, its context) need not agree. Where a load was
+    run at several contexts, the nearest one counts, unless it is further than `CONTEXT_REACH`.
+    """
+    loads = frame["_load"].tolist()
+    speculative = speculative_rows(frame)
+    runs: dict[object, list[int]] = defaultdict(list)
+    for row, load in enumerate(loads):
+        if load is not None and not speculative[row]:
+            runs[load].append(row)
+    rate, step_ms = frame["output_tokens_per_s"].to_numpy(), frame["step_time_ms"].to_numpy()
+    filled = frame["baseline_tokens_per_s"].to_numpy(copy=True)
+    filled_ms = frame["baseline_step_time_ms"].to_numpy(copy=True)
+    origin = frame["baseline_origin"].to_numpy(dtype=object, copy=True)
+    context = frame["context_tokens"].to_numpy()
+    for row, load in enumerate(loads):
+        if not speculative[row] or not np.isnan(filled[row]):
+            continue
+        alike = _at_context(np.array(runs.get(load, []), dtype=np.intp), context, context[row])
+        if not alike.size:
+            continue
+        filled[row], origin[row] = float(np.mean(rate[alike])), "asked"
+        if np.isnan(filled_ms[row]):
+            filled_ms[row] = float(np.mean(step_ms[alike]))
+    return frame.assign(
+        baseline_tokens_per_s=filled,
+        baseline_step_time_ms=filled_ms,
+        baseline_origin=pd.Series(origin, dtype="str"),
+    )
+
+
+def _at_context(
+    runs: NDArray[np.intp], context: NDArray[np.float64], wanted: float
+) -> NDArray[np.intp]:
+    """Return the runs whose context is the one that is wanted, as near as there is one."""
+    away = np.abs(np.log(np.maximum(context[runs], 1.0) / max(wanted, 1.0)))
+    if not np.isfinite(away).all():  # some do not say their context
+        return runs
+    if not runs.size or away.min() > np.log(CONTEXT_REACH):
+        return runs[:0]
+    nearest = context[runs[np.argmin(away)]]
+    same = np.abs(np.log(np.maximum(context[runs], 1.0) / max(nearest, 1.0)))
+    return runs[same <= np.log(SAME_CONTEXT)]
 
 
 def own_baseline(frame: pd.DataFrame) -> NDArray[np.float64]:

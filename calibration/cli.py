@@ -51,6 +51,7 @@ _COMMANDS = (
     ListedCommand(
         "evaluate", "calibration.commands.evaluate", "How wrong is the model on unseen points."
     ),
+    ListedCommand("ingest", "calibration.commands.ingest", "Read engine logs and benchmark files."),
     ListedCommand("data", "calibration.commands.data", "List the packaged systems."),
 )
 

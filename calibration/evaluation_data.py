@@ -1,7 +1,7 @@
 """What to evaluate on: files of the user, or packaged tables by name."""
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,10 @@ from calibration.points import read_points
 
 
 def systems_to_evaluate(
-    paths: Sequence[Path], names: Sequence[str]
+    paths: Sequence[Path],
+    names: Sequence[str],
+    *,
+    progress: Callable[[int], None] | None = None,
 ) -> tuple[list[EvaluatedSystem], tuple[str, ...]]:
     r"""Systems of files and packaged tables with their priors, and what was set aside.
 
@@ -23,6 +26,8 @@ def systems_to_evaluate(
         Points files; read together.
     names : sequence of str
         Packaged tables, or patterns with ``*``. With neither files nor names: all packaged tables.
+    progress : callable, optional
+        Told how many bytes of the files have been read since it was told last.
 
     Returns
     -------
@@ -43,7 +48,7 @@ def systems_to_evaluate(
     found: list[EvaluatedSystem] = []
     set_aside: list[str] = []
     if paths:
-        systems, aside = evaluated_systems(read_points(list(paths)))
+        systems, aside = evaluated_systems(read_points(list(paths), progress=progress))
         found += systems
         set_aside += aside
     if names or not paths:

@@ -1,6 +1,6 @@
 """Everything to report of a fit: what was read, what was learned, what is open, what comes next."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,6 +59,7 @@ def fit_summary(
     system: str | None = None,
     force: bool = False,
     table: PackagedTable | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> FitSummary:
     """Read files, fit one system, and put together what to report.
 
@@ -72,6 +73,8 @@ def fit_summary(
         Fit although the baselines are unsound.
     table : PackagedTable, optional
         A packaged table to fit instead; the prior then leaves its target model out.
+    progress : callable, optional
+        Told how many bytes of the files have been read since it was told last.
 
     Returns
     -------
@@ -82,7 +85,7 @@ def fit_summary(
     FormatError, IncompatiblePointsError, UnknownKeyError, FitError
         As `calibration.fit`.
     """
-    read = read_points(list(paths) if table is None else table.path)
+    read = read_points(list(paths) if table is None else table.path, progress=progress)
     chosen = select_system(read, system)
     soundness = assess_soundness(chosen.points)
     kept = chosen.points if force else chosen.points.where(soundness.kept)
@@ -93,7 +96,7 @@ def fit_summary(
         calibration=calibration,
         points=read,
         rows=usable,
-        num_read=len(read) + len(read.dropped),
+        num_read=len(read) + sum(row.count for row in read.dropped),
         num_other=len(read) - len(chosen.points),
         costs=_costs(calibration),
         residuals=residuals(calibration, usable),

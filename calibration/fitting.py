@@ -108,6 +108,12 @@ def fit(
     return _calibration(chosen, usable, belief, fitted, soundness, forced=force, profile=profile)
 
 
+_DECODE_ONLY = (
+    "every throughput of these points is that of decoding alone, without prefill and idle time, and so "
+    "is every prediction from them"
+)
+
+
 def with_expert_counts(frame: pd.DataFrame) -> pd.DataFrame:
     """Points with expert counts filled in by target model where they are not stated."""
     experts, per_token = numbers(frame, "num_experts"), numbers(frame, "experts_per_token")
@@ -241,6 +247,9 @@ def _calibration(
     """Put together the record."""
     frame = usable.frame
     notes = [warning.message for warning in soundness.warnings]
+    decode_only = bool(np.all(usable.rows.measured_share == 0.0))
+    if decode_only:
+        notes.append(_DECODE_ONLY)
     calibration = Calibration(
         label=chosen.label,
         system={name: str(value) for name, value in chosen.key.items() if str(value) != ""},
@@ -255,7 +264,7 @@ def _calibration(
         num_experts=float(numbers(frame, "num_experts")[0]),
         experts_per_token=float(numbers(frame, "experts_per_token")[0]),
         throughput_scope=texts(frame, "throughput_scope")[0] or "aggregate",
-        hull=_hull(frame),
+        hull=_hull(usable.as_measured),
         num_points=len(usable.rows),
         residual_log_sd=float(np.sqrt(np.mean(fitted.residual**2))),
         points_sha256=hashlib.sha256(format_points(chosen.points).encode()).hexdigest(),
@@ -265,6 +274,7 @@ def _calibration(
             warning.message for warning in soundness.warnings if warning.code == BASELINE_SET_ASIDE
         ),
         forced=forced,
+        decode_only=decode_only,
     )
     informed = [one.name for one in calibration.constants if one.learned >= PRIOR_DOMINATED]
     if not profile or not informed:

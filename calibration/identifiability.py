@@ -51,7 +51,8 @@ def constants_in_play(calibration: Calibration) -> tuple[str, ...]:
     -----
     Trees are needed for `tree_cost`, known experts for `expert_ratio` (a batch curve replaces it), a
     batch curve for `batch_growth_share` and, with several contexts, `kv_row_share`; workloads with
-    different baselines for `baseline_share`; several loads for `draft_time_exponent`.
+    different baselines for `baseline_share`; several loads for `draft_time_exponent`. Where every
+    throughput is that of decoding alone, no time is spent otherwise.
     """
     configurations, curve = calibration.configurations, calibration.curve
     loads = {(one.batch_size, one.context_tokens) for one in configurations}
@@ -62,8 +63,8 @@ def constants_in_play(calibration: Calibration) -> tuple[str, ...]:
         "step_cost": True,
         "tree_cost": any((one.topk or 1.0) > 1.0 for one in configurations),
         "expert_ratio": calibration.num_experts > 0 and not has_curve,
-        "non_decode_share": True,
-        "baseline_share": _baselines_differ(calibration),
+        "non_decode_share": not calibration.decode_only,
+        "baseline_share": not calibration.decode_only and _baselines_differ(calibration),
         "batch_growth_share": has_curve,
         "draft_time_exponent": len(loads) > 1,
         "kv_row_share": has_curve and len(contexts) > 1,

@@ -12,7 +12,8 @@ import pandas as pd
 
 from calibration.baselines import match_baselines
 from calibration.notes import Note
-from calibration.readers import canonical_name, points_csv, read_text
+from calibration.points import format_points, read_points
+from calibration.readers import SourceText, canonical_name, points_csv, read_text, recognise_file
 from calibration.readers.delimited import Table, split_table
 from calibration.readers.header import match_header
 from calibration.readers.numerals import is_missing
@@ -46,19 +47,20 @@ def read_planned_points(path: Path) -> PlannedPoints:
     Parameters
     ----------
     path : path
-        A table as `read_points` reads it.
+        A table as `read_points` reads it, or any other file that it reads: then the table that
+        `write_points` would write of it.
 
     Returns
     -------
     PlannedPoints
-        As many rows as the file has, equal ones included.
+        As many rows as the table has, equal ones included.
 
     Raises
     ------
     FormatError
         If the file cannot be read, is no table of points or has no row.
     """
-    source = read_text(path)
+    source = _table_text(path)
     table = split_table(source.text, _is_known)
     if table is None or not points_csv.recognise(source.text):
         raise FormatError(
@@ -93,6 +95,18 @@ def read_planned_points(path: Path) -> PlannedPoints:
         places=tuple(places[real].tolist()),
         refused=refused,
     )
+
+
+def _table_text(path: Path) -> SourceText:
+    """The text of a table of points; what a reader knows of another format, as such a table."""
+    try:
+        of_points = recognise_file(path).reader.FORMAT == points_csv.FORMAT
+    except FormatError:
+        of_points = True  # and what is wrong with it is said where a table is read
+    if of_points:
+        return read_text(path)
+    text = format_points(read_points(path))
+    return SourceText(path=path, text=text, encoding="utf-8")
 
 
 def _is_known(written: str) -> bool:

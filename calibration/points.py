@@ -3,12 +3,12 @@
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
 
 from calibration.baselines import match_baselines
+from calibration.file_groups import FileGroup, PathLike, read_groups
 from calibration.readers import (
     CANONICAL_NAMES,
     Dropped,
@@ -16,28 +16,29 @@ from calibration.readers import (
     Reading,
     Row,
     canonical_name,
-    read_file,
 )
 from calibration.soundness import warn_contradicting_times, warn_round_cost_below_one
 from calibration.systems import systems
 from calibration.table import Points, frame_of, warn_rows
 from specmodel.atomic_file import write_text_atomically
-from specmodel.errors import ParameterError
-
-PathLike: TypeAlias = Path | str
+from specmodel.errors import FormatError
 
 __all__ = ["Points", "read_points", "write_points"]
 
 _ALWAYS_WRITTEN = ("accept_length", "output_tokens_per_s", "baseline_tokens_per_s")
 
 
-def read_points(paths: PathLike | Sequence[PathLike]) -> Points:
+def read_points(
+    paths: PathLike | Sequence[PathLike], *, progress: Callable[[int], None] | None = None
+) -> Points:
     r"""Return the measurements of some files, pooled.
 
     Parameters
     ----------
     paths : path or sequence of paths
-        Canonical tables or any file that a reader knows, by content.
+        Canonical tables or any file that a reader knows, by content; or folders of them.
+    progress : callable, optional
+        Told how many bytes have been read since it was told last.
 
     Returns
     -------
@@ -62,17 +63,43 @@ def read_points(paths: PathLike | Sequence[PathLike]) -> Points:
     >>> points.frame.loc[0, ["accept_length", "output_tokens_per_s"]].tolist()
     [2.1, 82.3]
     """
-    files = [paths] if isinstance(paths, Path | str) else list(paths)
-    if not files:
-        raise ParameterError("paths", "none", "one file or more")
-    readings, repeated = _without_repeats([read_file(file) for file in files])
+    return points_of(read_groups(paths, progress=progress))
+
+
+def points_of(groups: Sequence[FileGroup]) -> Points:
+    """Return the measurements of some groups of files, pooled; see `read_points`.
+
+    Parameters
+    ----------
+    groups : sequence of FileGroup
+        As `read_groups` returns them.
+
+    Returns
+    -------
+    Points
+        Of every file that says something. Files that were found in a folder and say nothing are
+        named in a warning.
+
+    Raises
+    ------
+    FormatError
+        If a file that was named cannot be used, or none can.
+    """
+    broken = [group for group in groups if group.error is not None]
+    read = [reading for group in groups for reading in group.readings]
+    for group in broken:
+        if group.error is not None and (group.named or not read):
+            raise group.error
+    _refuse_without_rows(read)
+    readings, repeated = _without_repeats(read)
     frame, warnings = match_baselines(frame_of(readings))
     points = Points(
         frame=frame,
         dropped=tuple(row for reading in readings for row in reading.dropped) + repeated,
-        files=tuple(reading.path for reading in readings),
+        files=tuple(file for group in groups if group.readings for file in group.files),
         warnings=(
             *(warning for reading in readings for warning in reading.warnings),
+            *(_skipped(group.error) for group in broken if group.error is not None),
             *warnings,
             *warn_round_cost_below_one(frame),
             *warn_contradicting_times(frame),
@@ -149,6 +176,21 @@ def _written(cell: object) -> str:
     if isinstance(cell, tuple):
         return ";".join(_written(float(value)) for value in cell)
     return "" if cell is None else str(cell)
+
+
+def _refuse_without_rows(readings: Sequence[Reading]) -> None:
+    """Raise where the files hold something else than measurements, such as a cost table."""
+    if readings and not any(reading.rows for reading in readings):
+        raise FormatError(
+            readings[0].path,
+            f"{readings[0].format} holds no measured run; name a benchmark result or a server log",
+            code="no_points",
+        )
+
+
+def _skipped(error: FormatError) -> PointWarning:
+    """Return a warning about a file of a folder that says nothing."""
+    return PointWarning(code="file_skipped", message=f"left out: {error.reason}", path=error.path)
 
 
 def _without_repeats(readings: list[Reading]) -> tuple[list[Reading], tuple[Dropped, ...]]:

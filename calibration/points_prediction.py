@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from calibration.bounds import BOUNDS
+from calibration.measured_loads import with_common_loads
 from calibration.notes import Note, broken_baseline_notes
 from calibration.planned_points import PlannedPoints, read_planned_points
 from calibration.prediction_notes import calibration_notes, prediction_notes
@@ -148,6 +149,7 @@ class _Row(dict[str, float]):
 def _rows(frame: pd.DataFrame) -> list[_Row]:
     """Rows with what a question needs."""
     names = (*_CONFIGURATION, "accept_length", "baseline_tokens_per_s", "output_tokens_per_s")
+    frame = with_common_loads(frame)
     columns = [numbers(frame, name).tolist() for name in names]
     rows = []
     for workload, *values in zip(texts(frame, "workload"), *columns, strict=True):

@@ -13,6 +13,7 @@ from calibration.table import (
     LOAD_COLUMNS,
     SYSTEM_COLUMNS,
     Points,
+    decode_only_rows,
     row_keys,
     speculative_rows,
     warn_rows,
@@ -156,6 +157,7 @@ def warn_contradicting_times(frame: pd.DataFrame) -> tuple[PointWarning, ...]:
     >>> columns = {"ttft_ms": 2000.0, "output_tokens": 100.0, "step_time_ms": np.nan}
     >>> columns |= {"num_steps": 3.0, "accept_length": 2.0, "batch_size": 1.0}
     >>> columns |= {"output_tokens_per_s": 120.0, "baseline_tokens_per_s": 80.0}
+    >>> columns |= {"baseline_step_time_ms": np.nan}
     >>> texts = dict.fromkeys(("throughput_scope", "throughput_origin", "baseline_origin"), "")
     >>> frame = pd.DataFrame([{**columns, **texts, "file": "bench.csv", "line": 2}])
     >>> [warning.code for warning in warn_contradicting_times(frame)]
@@ -173,6 +175,7 @@ def warn_contradicting_times(frame: pd.DataFrame) -> tuple[PointWarning, ...]:
     ttft_ms, step_ms = frame["ttft_ms"].to_numpy(), frame["step_time_ms"].to_numpy()
     own_origin = np.where(speculative, frame["baseline_origin"], frame["throughput_origin"])
     too_late = (ttft_ms > _MAX_TTFT_SHARE * request_ms) & (own_origin != "step_time")
+    too_late &= ~decode_only_rows(frame)
     emitted = np.where(speculative, frame["accept_length"].to_numpy(), 1.0)
     implied_ms = np.where(aggregate, emitted * batch / output / MILLI, np.nan)
     apart = np.abs(step_ms / implied_ms - 1) > _MAX_STEP_TIME_GAP

@@ -8,7 +8,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from calibration.acceptance_intervals import accept_length_log_sd
 from calibration.baselines import own_baseline
+from calibration.measured_loads import with_common_loads
+from calibration.table import decode_only_rows
 from specmodel.baselines import Baseline, Baselines
 from specmodel.configuration import Configuration, Run
 from specmodel.cost import BatchCurve, round_terms
@@ -34,11 +37,13 @@ class SystemRows:
     log_speedup : numpy.ndarray, shape (n,)
         Logarithm of measured throughput over baseline, [-].
     spread_log_sd : numpy.ndarray, shape (n,)
-        Replicate spread where stated, else 0, [-].
+        Replicate spread where stated and that of a counted accept length, else 0, [-].
     configurations, runs : tuple
         What the effects belong to, in the order of their indices.
     frame : pandas.DataFrame
-        The rows used, in the same order.
+        The rows used, in the same order, with common loads (`calibration.measured_loads`).
+    as_measured : pandas.DataFrame
+        The same rows with batches and contexts as they were measured.
     baselines : Baselines
         Every baseline of the system, those without a speculative row included.
     curve : BatchCurve or None
@@ -53,6 +58,7 @@ class SystemRows:
     configurations: tuple[Configuration, ...]
     runs: tuple[Run, ...]
     frame: pd.DataFrame
+    as_measured: pd.DataFrame
     baselines: Baselines
     curve: BatchCurve | None
     experts_known: bool
@@ -136,7 +142,11 @@ def runs_of(frame: pd.DataFrame) -> list[Run]:
 
 
 def measured_share(frame: pd.DataFrame) -> Array:
-    """Non-decode share of each row's baseline from TTFT and output length; NaN where not stated."""
+    """Non-decode share of each row's baseline from TTFT and output length; NaN where not stated.
+
+    It is 0 where the throughput leaves out prefill and idle time: a time to the first token is no part
+    of it.
+    """
     rate = numbers(frame, "baseline_tokens_per_s")
     scope = np.array(texts(frame, "throughput_scope"), dtype=object)
     requests = np.where(
@@ -144,7 +154,10 @@ def measured_share(frame: pd.DataFrame) -> Array:
     )
     tokens, first_s = numbers(frame, "output_tokens"), numbers(frame, "ttft_ms") * MILLI
     share = np.full(len(frame), np.nan)
+    decode_only = decode_only_rows(frame)
+    share[decode_only] = 0.0
     known = np.isfinite(tokens) & np.isfinite(first_s) & (tokens > 1) & np.isfinite(rate)
+    known &= ~decode_only
     request_s = requests[known] * tokens[known] / rate[known]
     decode_s = request_s - first_s[known]
     # A first token that takes the whole request contradicts the throughput: neither is believed.
@@ -166,6 +179,7 @@ def rows_of(
     *,
     configurations: Sequence[Configuration],
     runs: Sequence[Run],
+    share: Array,
 ) -> Rows:
     """Arrays of the rows of a frame, with indices into known configurations and runs."""
     at_configuration = {key: index for index, key in enumerate(configurations)}
@@ -185,11 +199,23 @@ def rows_of(
         ),
         accept_length=numbers(frame, "accept_length"),
         baseline_deficit=baselines.deficit(numbers(frame, "baseline_tokens_per_s"), batch, context),
-        measured_share=measured_share(frame),
+        measured_share=share,
         configuration=np.array(
             [at_configuration.get(key, NEW) for key in configurations_of(frame)], dtype=np.intp
         ),
         run=np.array([at_run.get(key, NEW) for key in runs_of(frame)], dtype=np.intp),
+    )
+
+
+def counted_log_sd(frame: pd.DataFrame) -> Array:
+    """Relative standard deviation of each accept length that comes from counted rounds; else 0."""
+    counted = zip(frame["full_accuracy"], numbers(frame, "verify_rounds").tolist(), strict=True)
+    return np.array(
+        [
+            accept_length_log_sd(accuracy, rounds) if isinstance(accuracy, tuple) else 0.0
+            for accuracy, rounds in counted
+        ],
+        dtype=np.float64,
     )
 
 
@@ -207,6 +233,8 @@ def speculative(frame: pd.DataFrame) -> pd.DataFrame:
 
 def system_rows(frame: pd.DataFrame, *, experts_known: bool | None = None) -> SystemRows:
     """Arrays of one system's points; `frame` has the canonical columns."""
+    as_measured = frame
+    frame = with_common_loads(frame)
     baselines = baselines_of(frame)
     curve = baselines.curve()
     used = speculative(frame)
@@ -215,14 +243,22 @@ def system_rows(frame: pd.DataFrame, *, experts_known: bool | None = None) -> Sy
     if experts_known is None:
         experts_known = bool(np.isfinite(numbers(used, "num_experts")).any())
     return SystemRows(
-        rows=rows_of(used, baselines, curve, configurations=configurations, runs=runs),
+        rows=rows_of(
+            used,
+            baselines,
+            curve,
+            configurations=configurations,
+            runs=runs,
+            share=measured_share(as_measured.loc[used.index]),
+        ),
         log_speedup=np.log(
             numbers(used, "output_tokens_per_s") / numbers(used, "baseline_tokens_per_s")
         ),
-        spread_log_sd=np.nan_to_num(numbers(used, "spread")),
+        spread_log_sd=np.hypot(np.nan_to_num(numbers(used, "spread")), counted_log_sd(used)),
         configurations=tuple(configurations),
         runs=tuple(runs),
         frame=used,
+        as_measured=as_measured.loc[used.index],
         baselines=baselines,
         curve=curve,
         experts_known=experts_known,

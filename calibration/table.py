@@ -19,12 +19,13 @@ from calibration.readers import (
     PointWarning,
     Reading,
 )
+from specmodel.units import MILLI
 
 Key: TypeAlias = tuple[float | str | None, ...]
 """Values of some columns of one row; None for an empty number."""
 
-PROVENANCE_COLUMNS: Final = ("file", "line", *ORIGIN_NAMES)
-"""Where a row comes from; not written to files."""
+PROVENANCE_COLUMNS: Final = ("file", "line", *ORIGIN_NAMES, "_load", "_details")
+"""Where a row comes from and what it is paired by; not written to files."""
 
 SYSTEM_COLUMNS: Final = (
     *("target_model", "engine", "engine_version", "gpu", "num_gpus", "tp_size"),
@@ -37,6 +38,8 @@ LOAD_COLUMNS: Final = (
     "throughput_scope",
 )
 """What was asked of a system, with or without speculation."""
+
+_IDENTITY = 1e-6
 
 DRAFT_COLUMNS: Final = ("draft_model", "algorithm", "num_steps", "topk", "num_draft_tokens")
 """What is drafted and verified."""
@@ -115,6 +118,8 @@ def frame_of(readings: Sequence[Reading]) -> pd.DataFrame:
     >>> frame = frame_of([Reading(path=Path("a.csv"), format="points_csv", rows=(row,))])
     >>> frame[["accept_length", "batch_size", "workload", "operator", "line"]].values.tolist()
     [[2.1, nan, '', 'day shift', 2]]
+
+    ``_load`` is the load of a row after the format that gave it, None where it has none.
     """
     rows = [row for reading in readings for row in reading.rows]
     files = [str(reading.path) for reading in readings for _ in reading.rows]
@@ -133,6 +138,8 @@ def frame_of(readings: Sequence[Reading]) -> pd.DataFrame:
     columns["line"] = pd.Series([row.line for row in rows], dtype=np.int64)
     for name in ORIGIN_NAMES:
         columns[name] = _texts(str(row.cells.get(name, "")) for row in rows)
+    columns["_load"] = pd.Series(_loads(readings), dtype=object)
+    columns["_details"] = pd.Series([row.details for row in rows], dtype=object)
     return pd.DataFrame(columns)
 
 
@@ -178,6 +185,42 @@ def _key_cell(cell: object) -> float | str | None:
     if isinstance(cell, float):
         return None if math.isnan(cell) else cell
     return "" if cell == "aggregate" else str(cell)
+
+
+def _loads(readings: Sequence[Reading]) -> list[Key | None]:
+    """Return the load of every row, told apart by format."""
+    return [
+        None if row.load is None else (reading.format, *map(str, row.load))
+        for reading in readings
+        for row in reading.rows
+    ]
+
+
+def decode_only_rows(frame: pd.DataFrame) -> NDArray[np.bool_]:
+    """Return which rows leave out prefill and idle time, in the run and in its baseline.
+
+    A throughput that is batch x accept length / round time, and a baseline that is batch / step
+    time, to one part in a million, were computed so: a clock around a whole run gives neither.
+
+    Examples
+    --------
+    >>> row = {"batch_size": 4.0, "accept_length": 2.0, "step_time_ms": 10.0}
+    >>> row |= {"output_tokens_per_s": 800.0, "baseline_step_time_ms": 8.0}
+    >>> frame = pd.DataFrame([row | {"baseline_tokens_per_s": rate} for rate in (500.0, 480.0)])
+    >>> decode_only_rows(frame).tolist()
+    [True, False]
+    """
+    batch = frame["batch_size"].to_numpy()
+    tokens = batch * frame["accept_length"].to_numpy()
+    pairs = (
+        (tokens, frame["step_time_ms"], frame["output_tokens_per_s"]),
+        (batch, frame["baseline_step_time_ms"], frame["baseline_tokens_per_s"]),
+    )
+    agree = [
+        np.abs(rate.to_numpy() * time_ms.to_numpy() * MILLI / emitted - 1) < _IDENTITY
+        for emitted, time_ms, rate in pairs
+    ]
+    return np.asarray(agree[0] & agree[1])
 
 
 def _texts(cells: Iterable[str]) -> pd.Series:

@@ -41,6 +41,8 @@ def refreshed(page: str) -> str:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shutil.copy(ROOT / "examples" / "bench.csv", folder)
+        for log in ("sglang_eagle3.log", "sglang_baseline.log"):
+            shutil.copy(ROOT / "examples" / "engine_files" / log, folder)
 
         def renewed(block: re.Match[str]) -> str:
             return f"```console\n{block[1]}\n{output_of(block[1], folder)}\n```"

@@ -144,6 +144,8 @@ class Calibration:
         What was said of each baseline that implies a round of less than a step; also in `notes`.
     forced : bool
         Whether the rows of broken baselines were fitted all the same.
+    decode_only : bool
+        Whether every throughput leaves out prefill and idle time: predictions do, too.
     """
 
     label: str
@@ -167,6 +169,7 @@ class Calibration:
     notes: tuple[str, ...]
     broken_baselines: tuple[str, ...] = ()
     forced: bool = False
+    decode_only: bool = False
 
     @classmethod
     def from_prior(cls, prior: Prior | None = None) -> "Calibration":

@@ -289,6 +289,7 @@ def calibration_to_record(calibration: Calibration) -> dict[str, Any]:
         "notes": list(calibration.notes),
         "broken_baselines": list(calibration.broken_baselines),
         "forced": calibration.forced,
+        "decode_only": calibration.decode_only,
     }
 
 
@@ -399,6 +400,7 @@ def calibration_from_record(record: Mapping[str, Any]) -> Calibration:
         notes=tuple(record["notes"]),
         broken_baselines=tuple(record["broken_baselines"]),
         forced=bool(record["forced"]),
+        decode_only=bool(record.get("decode_only", False)),  # files of 0.1.0 lack it
     )
 
 

@@ -82,7 +82,8 @@ class Question:
     baseline_tokens_per_s : float or None
         Throughput without speculation; None: that of the calibration, where it is known, [tokens/s].
     non_decode_share : float or None
-        Where it was measured, by time to first token and output length; None: modelled, [-].
+        Where it was measured, by time to first token and output length; None: modelled, and 0 where
+        the throughputs of the calibration are those of decoding alone, [-].
     """
 
     accept_length: AcceptLength
@@ -115,6 +116,7 @@ def question_rows(calibration: Calibration, questions: list[Question]) -> Rows:
         curve=calibration.curve,
         step_time_s=_step_time_s(calibration, batch, context, rates),
     )
+    unmeasured = 0.0 if calibration.decode_only else np.nan
     carried = np.hypot(terms.carried, _carried_over_batches(calibration, batch))
     return Rows(
         terms=replace(terms, carried=carried),
@@ -122,7 +124,7 @@ def question_rows(calibration: Calibration, questions: list[Question]) -> Rows:
         baseline_deficit=deficit,
         measured_share=np.array(
             [
-                np.nan if question.non_decode_share is None else question.non_decode_share
+                unmeasured if question.non_decode_share is None else question.non_decode_share
                 for question in questions
             ]
         ),

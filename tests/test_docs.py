@@ -170,7 +170,7 @@ def actual_names(value: Any) -> list[str]:  # noqa: ANN401 - any object
     """Names of parameters, in order, without the instance."""
     if dataclasses.is_dataclass(value):  # fields are keywords, and documented in any order
         documented = documented_names(value.__doc__ or "") or []
-        fields = [field.name for field in dataclasses.fields(value)]
+        fields = [field.name for field in dataclasses.fields(value) if field.init]
         return documented if sorted(documented) == sorted(fields) else fields
     if inspect.isclass(value) and issubclass(value, Warning) and "__init__" not in vars(value):
         return ["message"]

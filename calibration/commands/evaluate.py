@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from calibration.commands.large_files import progress_of
 from calibration.evaluation import SPLITS
 from specmodel.errors import FitError
 
@@ -40,6 +41,8 @@ def command(
 ) -> None:
     """Predict points that were not seen; POINTS are files, by default the packaged data.
 
+    A file is a table of points or anything that `specmodel ingest` reads.
+
     The error is the relative error of the speed-up. Priors leave out every system of the same target
     model. Beside the model: one constant round cost, and the textbook formula.
     """
@@ -51,7 +54,8 @@ def command(
         progress_bar,
     )
 
-    found, set_aside = systems_to_evaluate(points, names)
+    with progress_of(points) as reading:
+        found, set_aside = systems_to_evaluate(points, names, progress=reading)
     if not found:
         raise FitError(nothing_to_evaluate(set_aside))
     with progress_bar(len(found)) as advance:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from calibration.commands.large_files import progress_of
 from calibration.commands.option_values import picture
 from calibration.commands.output_files import check_outputs
 from calibration.questions import UsageError
@@ -37,10 +38,12 @@ def command(
 ) -> None:
     """Fit the constants of one system from benchmark points, and write calibration.json.
 
-    BENCH is one file or several of one system: a table with accept_length, throughput and baseline.
+    BENCH is one file or several of one system: a table with accept_length, throughput and baseline,
+    or anything that `specmodel ingest` reads, such as a server log.
 
     \b
     specmodel fit bench.csv
+    specmodel fit server.log baseline.log
     specmodel fit --data specbundle-llama31-8b -o llama.json --plot llama.png
     """  # noqa: D301 - click wants the backspace itself
     if bench and name:
@@ -55,7 +58,8 @@ def command(
 
     table = packaged_table(name) if name else None
     check_outputs([output, plot], [*bench, table.path if table else None])
-    summary = fit_summary(bench, system=system, force=force, table=table)
+    with progress_of(bench) as progress:
+        summary = fit_summary(bench, system=system, force=force, table=table, progress=progress)
     summary.calibration.save(output)
     if as_json:
         from calibration.report.fit_json import fit_json  # noqa: PLC0415 - as above

@@ -1,52 +1,215 @@
 """Readers: one file per input format, from a file to rows in canonical columns.
 
-A reader is a module with ``FORMAT``, ``recognise(head)`` and ``read(source)``; a new one takes its
-place in `READERS`, before those that accept more. Readers fit nothing and print nothing.
+A reader is a module with ``FORMAT``, ``recognise(head)`` and ``read(source)``, for a log
+``read_log(log)``; a new one takes its place in `READERS` or `LOG_READERS`, before those that accept
+more. Readers fit nothing and print nothing.
 """
 
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
-from calibration.readers import points_csv
+from calibration.readers import (
+    aiperf_summary,
+    llamacpp_server_log,
+    llamacpp_timings,
+    modelopt_acceptance,
+    points_csv,
+    sglang_bench_one_batch_server,
+    sglang_bench_one_batch_server_markdown,
+    sglang_bench_serving,
+    sglang_bench_speculative,
+    sglang_dspark_cost_table,
+    sglang_meta_info,
+    sglang_prometheus,
+    sglang_send_one,
+    sglang_server_info,
+    sglang_server_log,
+    specforge_bench_eagle3,
+    speculators_acceptance,
+    speculators_perf,
+    trtllm_bench_console,
+    trtllm_bench_report,
+    trtllm_iteration_stats,
+    trtllm_prometheus,
+    vllm_bench_offline,
+    vllm_bench_serve,
+    vllm_log,
+    vllm_offline_example,
+    vllm_prometheus,
+    vllm_request_metrics,
+    vllm_schedule,
+)
 from calibration.readers.columns import CANONICAL_NAMES, NUMBER_NAMES, TEXT_NAMES
 from calibration.readers.header import canonical_name
+from calibration.readers.json_text import json_keys, json_records_or_refuse
+from calibration.readers.log_file import LogFile
 from calibration.readers.reading import (
     ORIGIN_NAMES,
     Cell,
     Dropped,
+    LogReader,
     PointWarning,
     Reader,
     Reading,
     Row,
+    SeriesReader,
     SourceText,
     format_lines,
 )
-from calibration.readers.text import read_text
+from calibration.readers.redaction import redacted
+from calibration.readers.text import read_head, read_text
 from specmodel.errors import FormatError
 
 __all__ = [
     "CANONICAL_NAMES",
+    "HEAD_CHARACTERS",
+    "LOG_READERS",
     "NUMBER_NAMES",
     "ORIGIN_NAMES",
     "READERS",
     "TEXT_NAMES",
     "Cell",
     "Dropped",
+    "LogFile",
+    "LogReader",
     "PointWarning",
     "Reader",
     "Reading",
+    "Recognised",
     "Row",
+    "SeriesReader",
     "SourceText",
     "canonical_name",
     "format_lines",
     "read_file",
     "read_text",
+    "recognise_file",
 ]
 
-READERS: Final[tuple[Reader, ...]] = (points_csv,)
-"""Every format, the most particular first."""
+LOG_READERS: Final[tuple[LogReader, ...]] = (
+    sglang_server_log,
+    vllm_log,
+    llamacpp_server_log,
+)
+"""Logs of any length; asked first, since a log may quote anything further inside."""
 
-_HEAD_CHARACTERS = 65536
+READERS: Final[tuple[Reader, ...]] = (
+    sglang_bench_speculative,
+    sglang_bench_serving,
+    sglang_bench_one_batch_server,
+    specforge_bench_eagle3,
+    sglang_server_info,
+    sglang_meta_info,
+    sglang_prometheus,
+    sglang_dspark_cost_table,
+    vllm_bench_serve,
+    vllm_request_metrics,
+    vllm_bench_offline,
+    vllm_schedule,
+    vllm_prometheus,
+    trtllm_bench_report,
+    trtllm_iteration_stats,
+    trtllm_prometheus,
+    llamacpp_timings,
+    modelopt_acceptance,
+    aiperf_summary,
+    sglang_bench_one_batch_server_markdown,
+    sglang_send_one,
+    vllm_offline_example,
+    trtllm_bench_console,
+    speculators_perf,
+    speculators_acceptance,
+    points_csv,
+)
+"""Formats that are read as a whole, the most particular first."""
+
+_JSON = re.compile(r'\s*(?:\{\s*(?:["}]|$)|\[\s*(?:[{\["\]]|-?[\d.eE+]+\s*[,\]]|$))')
+
+_SGLANG_KEYS = frozenset(
+    {
+        *(
+            "model_path",
+            "tokenizer_path",
+            "internal_states",
+            "server_args",
+            "meta_info",
+            "run_name",
+        ),
+        *("dataset_name", "sharegpt_output_len", "acc_length", "step_time", "last_ttft", "steps"),
+        *("sample_batch_tokens", "bias_seconds", "speculative_algorithm", "server_info"),
+    }
+)
+
+HEAD_CHARACTERS: Final = 1 << 20
+"""How much of a file decides what it is. [characters]"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recognised:
+    """A file whose format is known, not read yet.
+
+    Parameters
+    ----------
+    reader : Reader or LogReader
+        Of its format.
+    source : SourceText or LogFile
+        What the reader takes.
+    """
+
+    reader: Reader | LogReader
+    source: SourceText | LogFile
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """What the files of one server share, where files of the format are moments of it."""
+        if isinstance(self.source, LogFile) or not hasattr(self.reader, "series_key"):
+            return ()
+        return cast("SeriesReader", self.reader).series_key(self.source)
+
+    def read(self) -> Reading:
+        """Return what the file says."""
+        if isinstance(self.source, LogFile):
+            return cast("LogReader", self.reader).read_log(self.source)
+        return cast("Reader", self.reader).read(self.source)
+
+
+def recognise_file(
+    path: Path | str, *, progress: Callable[[int], None] | None = None
+) -> Recognised:
+    """Return the reader of a file, found by its content.
+
+    Parameters
+    ----------
+    path : path
+        The file; its name does not matter.
+    progress : callable, optional
+        Told how many bytes of a log have been read since it was told last.
+
+    Returns
+    -------
+    Recognised
+        To be read.
+
+    Raises
+    ------
+    FormatError
+        Where the file cannot be opened, or is of no known format (code ``unknown_format``; where it
+        begins like JSON and does not parse, ``bad_json``).
+    """
+    log = LogFile(path=Path(path), progress=progress)
+    head = read_head(path, HEAD_CHARACTERS)
+    for log_reader in LOG_READERS:
+        if log_reader.recognise(head):
+            return Recognised(reader=log_reader, source=log)
+    source = read_text(path)
+    head = source.text[:HEAD_CHARACTERS]
+    for reader in READERS:
+        if reader.recognise(head):
+            return Recognised(reader=reader, source=source)
+    raise _unknown(source, head)
 
 
 def read_file(path: Path | str) -> Reading:
@@ -60,7 +223,7 @@ def read_file(path: Path | str) -> Reading:
     Returns
     -------
     Reading
-        At least one row, the dropped ones with reasons, and warnings.
+        What could be used, what was dropped with reasons, and warnings.
 
     Raises
     ------
@@ -77,12 +240,7 @@ def read_file(path: Path | str) -> Reading:
     ...     read_file(bench).rows[0].cells["accept_length"]
     2.1
     """
-    source = read_text(path)
-    head = source.text[:_HEAD_CHARACTERS]
-    for reader in READERS:
-        if reader.recognise(head):
-            return reader.read(source)
-    raise _unknown(source, head)
+    return recognise_file(path).read()
 
 
 def _unknown(source: SourceText, head: str) -> FormatError:
@@ -96,7 +254,11 @@ def _unknown(source: SourceText, head: str) -> FormatError:
     commented = (line.lstrip("# ") for line in lines if line.startswith("#"))
     if any(points_csv.recognise(line) for line in commented):
         hint = "its header stands behind a #, which makes it a comment; take the # off"
-    shown = first if len(first) <= 60 else first[:57] + "..."
+    if _JSON.match(source.text):
+        ours = _SGLANG_KEYS & json_keys(head)
+        json_records_or_refuse(source, code="bad_json" if ours else "malformed_json")
+        hint = "JSON without the fields of a known format; see `specmodel ingest --help`"
+    shown = redacted(first if len(first) <= 60 else first[:57] + "...")
     return FormatError(
         source.path, f"unknown format: it begins with {shown!r}; {hint}", code="unknown_format"
     )

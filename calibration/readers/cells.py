@@ -1,5 +1,7 @@
 """One cell of a table: its value in the unit of its column, or why it is none."""
 
+import math
+
 from calibration.readers.columns import SPEEDUP, Column, Kind
 from calibration.readers.numerals import NumeralError, parse_list, parse_number
 from calibration.readers.reading import Cell
@@ -37,7 +39,7 @@ def read_cell(
     >>> columns = {column.name: column for column in COLUMNS}
     >>> read_cell("3,129.5", columns["output_tokens_per_s"])
     3129.5
-    >>> read_cell("0.5", columns["batch_size"]).code
+    >>> read_cell("0.1", columns["batch_size"]).code
     'out_of_range'
     """
     if column.kind is Kind.TEXT:
@@ -90,7 +92,9 @@ def bounded(written: str, column: Column, values: tuple[float, ...]) -> Refusal 
     """
     least, most = min(values), max(values)
     code = message = ""
-    if most > _LARGEST:
+    if not all(map(math.isfinite, values)):
+        code, message = "not_finite", "is not a finite number"
+    elif most > _LARGEST:
         code, message = "not_finite", "is too large for a measurement"
     elif least < 0 or (least < 1 / _LARGEST and not column.zero):
         allowed = "zero or above" if column.zero else "above zero"

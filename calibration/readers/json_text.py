@@ -14,7 +14,14 @@ from specmodel.errors import FormatError
 BAD_JSON: Final = "bad_json"
 """Code of a text that starts like JSON and does not parse."""
 
+CUT_OFF: Final = "no complete JSON: cut off or half written"
+"""What is said of a value that is left out because it does not parse."""
+
 _KEY = re.compile(r'"([A-Za-z_][\w./% -]{0,79})"\s*:', re.ASCII)
+_BEGIN = re.compile(  # a log begins with a bracket too: [2026-01-05 11:00:00]
+    r'\{\s*["}]|\[\s*(?:[\[{"\]]|(?:-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|null|true|false)\s*[,\]])',
+    re.ASCII,
+)
 _MOST_DIGITS = 18
 _SHOWN = 40
 
@@ -67,7 +74,7 @@ def json_keys(head: str) -> frozenset[str]:
     >>> sorted(json_keys('{"steps": 3, "note": "\\"topk\\": 1", "speed": 8'))
     ['note', 'speed', 'steps']
     """
-    if not head.lstrip("\N{BYTE ORDER MARK} \t\r\n").startswith(("{", "[")):
+    if not _BEGIN.match(head.lstrip("\N{BYTE ORDER MARK} \t\r\n")):
         return frozenset()
     return frozenset(_KEY.findall(head))
 
@@ -153,6 +160,42 @@ def json_records(source: SourceText) -> JsonRecords:
     return JsonRecords(records=tuple(records), broken=tuple(broken))
 
 
+def json_records_or_refuse(source: SourceText, *, code: str = BAD_JSON) -> JsonRecords:
+    r"""Return the JSON values of a file, of which at least one must parse.
+
+    Parameters
+    ----------
+    source : SourceText
+        The text of the file.
+    code : str
+        Code of the error.
+
+    Returns
+    -------
+    JsonRecords
+        With at least one record.
+
+    Raises
+    ------
+    FormatError
+        Where nothing parses; says where the first value is broken.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> source = SourceText(path=Path("a.json"), text='{"a": [1, 2', encoding="utf-8")
+    >>> json_records_or_refuse(source)
+    Traceback (most recent call last):
+        ...
+    specmodel.errors.FormatError: a.json, line 1: starts like JSON but does not parse ...
+    """
+    found = json_records(source)
+    if not found.records:
+        json_value(source, code=code)
+        raise broken_json(source, 1, "no value", code=code)
+    return found
+
+
 def broken_json(source: SourceText, line: int, reason: str, *, code: str = BAD_JSON) -> FormatError:
     """Return the error of a text that starts like JSON and does not parse.
 
@@ -192,6 +235,18 @@ def number_at(value: Any, *keys: str) -> float | None:  # noqa: ANN401 - any JSO
     if not isinstance(found, int | float):
         return None
     return float(found) if math.isfinite(found) else None
+
+
+def positive_at(value: Any, *keys: str) -> float | None:  # noqa: ANN401 - any JSON
+    """Return a finite number above zero at a path of keys, None where there is none.
+
+    Examples
+    --------
+    >>> positive_at({"a": {"b": 3}}, "a", "b"), positive_at({"a": 0}, "a")
+    (3.0, None)
+    """
+    found = number_at(value, *keys)
+    return found if found is not None and found > 0 else None
 
 
 def text_at(value: Any, *keys: str) -> str | None:  # noqa: ANN401 - any JSON

@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import IO, Final
 
 from specmodel.errors import FormatError
-from specmodel.units import MEBI
+from specmodel.units import GIBI, MEBI
 
-MAX_UNPACKED_BYTES: Final = 16 * 1024 * MEBI
+MAX_UNPACKED_BYTES: Final = 16 * GIBI
 """Most content that is taken out of a compressed log, [bytes]; beyond it, it is no log."""
 
+MOST_UNPACKED_RATIO: Final = 60
+"""Most bytes out of one compressed byte once a file is large; logs have about 10. [-]"""
+
+_LARGE_BYTES = 256 * MEBI
 _BLOCK_BYTES = 4 * MEBI
 _LONGEST_LINE_BYTES = 16 * MEBI
 _GZIP = b"\x1f\x8b"
@@ -128,11 +132,11 @@ class LogFile:
                 with closing(content):
                     while piece := content.read(size):
                         total += len(piece)
-                        if packed and total > MAX_UNPACKED_BYTES:
+                        if packed and total > _allowed_bytes(file.tell()):
                             raise FormatError(
                                 self.path,
-                                f"more than {MAX_UNPACKED_BYTES // MEBI} MiB come out of this "
-                                "compressed file; cut it into smaller files",
+                                f"{total // MEBI} MiB and more come out of {file.tell()} compressed "
+                                "bytes, which is no log; decompress it, or cut it into smaller files",
                                 code="too_large",
                             )
                         if self.progress is not None:
@@ -148,3 +152,8 @@ class LogFile:
             raise FormatError(
                 self.path, f"cannot be read: {error.strerror or error}", code="unreadable"
             ) from None
+
+
+def _allowed_bytes(num_packed: int) -> int:
+    """Return how much may come out of a number of compressed bytes."""
+    return min(MAX_UNPACKED_BYTES, max(_LARGE_BYTES, MOST_UNPACKED_RATIO * num_packed))

@@ -46,7 +46,13 @@ _ROW_WARNINGS = {
 _SPEEDUP_TOLERANCE = 0.05
 _LARGEST_SPREAD = 0.5  # beyond it, it is a percentage, or the runs were no repeats
 _MOST_REASONS = 3
-_RESERVED = ("file", "line", *ORIGIN_NAMES)  # where a row comes from; see calibration.table
+_RESERVED = (
+    "file",
+    "line",
+    *ORIGIN_NAMES,
+    "_load",
+    "_details",
+)  # where a row comes from; see calibration.table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

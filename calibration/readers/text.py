@@ -15,6 +15,7 @@ MAX_BYTES = 128 * MEBI
 """Largest content that is read, decompressed, [bytes]; a week of a server's log."""
 
 _GZIP = b"\x1f\x8b"
+_GZIP_WINDOW = 31  # of zlib: a gzip header, the largest window
 _KNOWN_BINARY = {
     b"PK\x03\x04": "a workbook or another zip archive; export the sheet as CSV",
     b"\xd0\xcf\x11\xe0": "an old workbook; export the sheet as CSV",
@@ -68,8 +69,42 @@ def read_text(path: Path | str, *, max_bytes: int = MAX_BYTES) -> SourceText:
     return SourceText(path=path, text=text, encoding=encoding, guessed=encoding == "cp1252")
 
 
-def _content(path: Path, max_bytes: int) -> bytes:
-    """Return the bytes of a file, decompressed and bounded."""
+def read_head(path: Path | str, num_bytes: int) -> str:
+    r"""Return how a file begins, decompressed; bytes that are no text become U+FFFD.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    num_bytes : int
+        How much of it, [bytes].
+
+    Returns
+    -------
+    str
+        Possibly cut inside a line.
+
+    Raises
+    ------
+    FormatError
+        As `read_text`, where the file cannot be opened or unpacked.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "server.log"
+    ...     _ = file.write_bytes(b"Decode batchÿ")
+    ...     read_head(file, 12)
+    'Decode batch'
+    """
+    head = _content(Path(path), num_bytes, cut=True)
+    utf16 = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return head.decode("utf-16" if utf16 else "utf-8-sig", "replace")
+
+
+def _content(path: Path, max_bytes: int, *, cut: bool = False) -> bytes:
+    """Return the bytes of a file, decompressed and bounded; more than that is cut or refused."""
     if path.is_dir():
         raise FormatError(path, "this is a folder; name a file in it", code="not_a_file")
     try:
@@ -82,12 +117,13 @@ def _content(path: Path, max_bytes: int) -> bytes:
         raise FormatError(path, f"cannot be read: {reason}", code="unreadable") from None
     if data.startswith(_GZIP):
         try:
-            with gzip.GzipFile(fileobj=io.BytesIO(data)) as unpacked:
-                data = unpacked.read(max_bytes + 1)
+            data = _unpacked(data, max_bytes + 1, cut=cut)
         except (OSError, EOFError, zlib.error) as error:
             raise FormatError(
                 path, f"broken gzip file ({error}); compress it again", code="not_text"
             ) from None
+    if cut:
+        return data[:max_bytes]
     if len(data) > max_bytes:
         raise FormatError(
             path,
@@ -95,6 +131,14 @@ def _content(path: Path, max_bytes: int) -> bytes:
             code="too_large",
         )
     return data
+
+
+def _unpacked(data: bytes, size: int, *, cut: bool) -> bytes:
+    """Return up to a number of bytes out of gzip data, which may themselves be cut."""
+    if cut:
+        return zlib.decompressobj(wbits=_GZIP_WINDOW).decompress(data, size)
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as unpacked:
+        return unpacked.read(size)
 
 
 def _decode(path: Path, data: bytes) -> tuple[str, str]:

@@ -68,7 +68,10 @@ def _read(summary: FitSummary) -> str:
     """What was read, dropped and used, of which system, on which prior."""
     points, calibration = summary.points, summary.calibration
     files = ", ".join(path.name for path in points.files)
-    counts = f"{files}: {_plural(summary.num_read, 'row')} read, {len(points.dropped)} dropped"
+    num_dropped = sum(row.count for row in points.dropped)
+    counts = f"{files}: {_plural(summary.num_read, 'row')} read, {num_dropped} dropped"
+    if any(row.count > 1 for row in points.dropped):  # lines of a log, pooled into rows
+        counts = f"{files}: {_plural(len(points), 'row')}, {_plural(num_dropped, 'line')} left out"
     if summary.num_other:
         counts += f", {summary.num_other} of other systems"
     counts += f", {calibration.num_points} fitted"

@@ -69,11 +69,11 @@ def test_reasons(cells: str, code: str) -> None:
     ("column", "least", "most"),
     [
         *(("num_steps", 0, 1024), ("topk", 0, 65536), ("num_draft_tokens", 1, 65536)),
-        *(("batch_size", 1, 10**6), ("context_tokens", 0, 10**9)),
+        *(("batch_size", 0.5, 10**6), ("context_tokens", 0, 10**9)),
     ],
 )
 def test_counts_that_cannot_be_are_dropped_with_their_place(
-    column: str, least: int, most: int
+    column: str, least: float, most: int
 ) -> None:
     text = (
         f"accept_length,throughput,{column}\n1,90,{max(least, 1)}\n1,90,{most}\n1,90,{most + 1}\n"

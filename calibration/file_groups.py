@@ -1,0 +1,218 @@
+"""Files that belong together: found in folders, recognised, read, those of one server as a series."""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias, cast
+
+from calibration.readers import (
+    Reading,
+    Recognised,
+    SeriesReader,
+    SourceText,
+    recognise_file,
+)
+from specmodel.errors import FormatError, ParameterError
+
+PathLike: TypeAlias = Path | str
+
+MAX_FILES: Final = 10_000
+"""Most files of a folder that are looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileGroup:
+    """Files of one format that were read together, or one that could not be read.
+
+    Parameters
+    ----------
+    format : str
+        The format as recognised from the content; empty where none was.
+    files : tuple of Path
+        In the order in which they were named.
+    readings : tuple of Reading
+        What they say; one for all files of a series.
+    error : FormatError or None
+        Why there is nothing.
+    named : bool
+        Whether the user named the file; otherwise it was found in a folder.
+    """
+
+    format: str
+    files: tuple[Path, ...]
+    readings: tuple[Reading, ...] = ()
+    error: FormatError | None = None
+    named: bool = True
+
+
+def read_groups(
+    paths: PathLike | Sequence[PathLike], *, progress: Callable[[int], None] | None = None
+) -> tuple[FileGroup, ...]:
+    r"""Return what some files and folders say, by groups of files that belong together.
+
+    Files of one format are one group. Scrapes of a server's counters are a group for each server;
+    a file that cannot be read is one by itself.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        Files and folders, searched down to their last folder.
+    progress : callable, optional
+        Told how many bytes have been read since it was told last.
+
+    Returns
+    -------
+    tuple of FileGroup
+        In the order of their first files.
+
+    Raises
+    ------
+    ParameterError
+        If nothing is named.
+    FormatError
+        If a folder holds no file, or too many.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "a.csv").write_text("accept_length,throughput,baseline\n2.1,82.3,90\n")
+    ...     _ = (Path(folder) / "b.txt").write_text("no measurement\n")
+    ...     groups = read_groups(folder)
+    >>> [(group.format, group.files[0].name, group.error is None) for group in groups]
+    [('points_csv', 'a.csv', True), ('', 'b.txt', False)]
+    """
+    named = [paths] if isinstance(paths, Path | str) else list(paths)
+    if not named:
+        raise ParameterError("paths", "none", "one file or more")
+    groups: dict[tuple[object, ...], list[_Opened]] = defaultdict(list)
+    order: list[FileGroup | tuple[object, ...]] = []
+    for path, is_named in files_of(named):
+        opened = _open(path, is_named=is_named, progress=progress)
+        if isinstance(opened, FileGroup):
+            order.append(opened)
+            continue
+        key = (opened.found.reader.FORMAT, *opened.series)
+        if key not in groups:
+            order.append(key)
+        groups[key].append(opened)
+    result: list[FileGroup] = []
+    for item in order:
+        result += [item] if isinstance(item, FileGroup) else _read_group(groups[item])
+    return tuple(result)
+
+
+def files_of(paths: Sequence[PathLike]) -> tuple[tuple[Path, bool], ...]:
+    """Return the files that are named or lie in named folders, each once.
+
+    Parameters
+    ----------
+    paths : sequence of paths
+        Files and folders. What begins with a point is left out of folders.
+
+    Returns
+    -------
+    tuple of (Path, bool)
+        The file, and whether it was named itself.
+
+    Raises
+    ------
+    FormatError
+        With code ``no_files`` or ``too_many_files``.
+    """
+    found: dict[Path, bool] = {}
+    for path in map(Path, paths):
+        if not path.is_dir():
+            found[path] = True
+            continue
+        inside = _files_inside(path)
+        if not inside:
+            raise FormatError(path, "no file in this folder; name another one", code="no_files")
+        for file in inside:
+            found.setdefault(file, False)
+    return tuple(found.items())
+
+
+def _files_inside(folder: Path) -> list[Path]:
+    """Return the files of a folder and of those in it, in the order of their names."""
+    found: list[Path] = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [Path(place, name) for name in sorted(names) if not name.startswith(".")]
+        if len(found) > MAX_FILES:
+            raise FormatError(
+                folder,
+                f"more than {MAX_FILES} files; name the ones to read",
+                code="too_many_files",
+            )
+    return [path for path in found if path.is_file()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Opened:
+    """A file whose reader is known; `reading` is what it says by itself."""
+
+    path: Path
+    is_named: bool
+    found: Recognised
+    series: tuple[str, ...]
+    reading: Reading | FormatError
+
+
+def _open(
+    path: Path, *, is_named: bool, progress: Callable[[int], None] | None
+) -> _Opened | FileGroup:
+    """Return a file, recognised and read, or the group of a file that is of no format."""
+    try:
+        found = recognise_file(path, progress=progress)
+    except FormatError as error:
+        return FileGroup(format="", files=(path,), error=error, named=is_named)
+    if progress is not None and isinstance(found.source, SourceText):
+        progress(path.stat().st_size)  # a log tells by itself, as it is read
+    series: tuple[str, ...] = ()
+    reading: Reading | FormatError
+    try:
+        series = found.series
+        reading = found.read()
+    except FormatError as error:
+        reading = error
+    return _Opened(path=path, is_named=is_named, found=found, series=series, reading=reading)
+
+
+def _read_group(opened: list[_Opened]) -> list[FileGroup]:
+    """Return the group of some files of one format, and those of the files that are broken."""
+    name = opened[0].found.reader.FORMAT
+    if len(opened) > 1 and opened[0].series:
+        series = _read_series(opened)
+        if series is not None:
+            return [series]
+    sound = [one for one in opened if isinstance(one.reading, Reading)]
+    groups = [
+        FileGroup(
+            format=name,
+            files=tuple(one.path for one in sound),
+            readings=tuple(one.reading for one in sound if isinstance(one.reading, Reading)),
+            named=any(one.is_named for one in sound),
+        )
+    ]
+    groups = groups if sound else []
+    return groups + [
+        FileGroup(format=name, files=(one.path,), error=one.reading, named=one.is_named)
+        for one in opened
+        if isinstance(one.reading, FormatError)
+    ]
+
+
+def _read_series(opened: list[_Opened]) -> FileGroup | None:
+    """Return the group of the moments of one server; None where fewer than two can be read."""
+    sources = [cast("SourceText", one.found.source) for one in opened]
+    files = tuple(one.path for one in opened)
+    name = opened[0].found.reader.FORMAT
+    named = any(one.is_named for one in opened)
+    try:
+        reading = cast("SeriesReader", opened[0].found.reader).read_series(sources)
+    except FormatError as error:
+        return FileGroup(format=name, files=files, error=error, named=named)
+    return FileGroup(format=name, files=files, readings=(reading,), named=named)

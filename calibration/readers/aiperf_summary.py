@@ -1,0 +1,237 @@
+"""Exports of AIPerf whose server reported its speculation: the summary, or a line per request."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from calibration.readers.accept_histogram import AcceptHistogram, pooled
+from calibration.readers.aiperf_acceptance import (
+    ACCEPTED,
+    DRAFTED,
+    POOLED_HISTOGRAM,
+    STEPS,
+    Acceptance,
+    acceptance_of,
+    histogram_of,
+    mean_of,
+)
+from calibration.readers.chunk_tokens import SEVERAL_TOKENS, tokens_per_chunk
+from calibration.readers.draft_counts import ACCEPTANCE_MESSAGES
+from calibration.readers.findings import Findings
+from calibration.readers.json_objects import json_objects
+from calibration.readers.json_text import JsonRecord, at, json_keys, number_at, text_at
+from calibration.readers.measured_row import measured_row
+from calibration.readers.model_names import model_name
+from calibration.readers.reading import Cell, Reading, SourceText
+from calibration.readers.row_checks import Refusal
+from specmodel.units import MICRO, MILLI
+
+FORMAT: Final = "aiperf_summary"
+
+_TAGS = ("spec_decode_", "pooled_spec_decode_")
+_SUMMARY = frozenset({"time_to_first_token", "output_token_throughput", "inter_token_latency"})
+_RECORD = frozenset({"metadata", "metrics"})
+_OTHER_CLIENTS = frozenset({"model_id", "mean_e2el_ms", "completed"})
+_PER_REQUEST_HISTOGRAM = "spec_decode_acceptance_histogram"
+_MS: Final = {"ms": 1.0, "s": 1 / MILLI, "sec": 1 / MILLI, "us": MICRO / MILLI}
+_ITL_TOLERANCE = 0.1
+_CONVENTIONS = (
+    "Accept length is that of the pooled histogram, else tokens over rounds, else a mean of requests.",
+    "The bonus token is in it.",
+    "Depth is the longest entry of the histogram, else (length - 1) / draft acceptance rate.",
+    "Throughput is that of the whole run, output tokens only; batch size is the concurrency asked for.",
+    "Inter-token latency is the time per token after the first; times the accept length: step time.",
+)
+_MESSAGES: Final[Mapping[str, str]] = {
+    **ACCEPTANCE_MESSAGES,
+    "accept_length_from_itl": "accept length inferred from the time of a chunk over that of a token",
+    "accept_length_mismatch": "the histogram gives another accept length than the token-weighted one "
+    "beside it; the histogram was used",
+    "baseline_inferred": "chunks hold one token and nothing about speculation is reported: taken "
+    "for a run without",
+    "itl_identity": "the time of a chunk differs by more than 10 % from the time of a token times the "
+    "accept length",
+    "mean_of_ratios": "the accept length is a mean over requests, not tokens over rounds: short "
+    "requests weigh as much as long ones",
+    "run_cancelled": "the run was cancelled before its end",
+}
+
+
+def recognise(head: str) -> bool:
+    r"""Return whether a text is an export of AIPerf.
+
+    Examples
+    --------
+    >>> recognise('{"inter_token_latency": {}, "spec_decode_steps": {"avg": 9}}')
+    True
+    """
+    keys = json_keys(head)
+    if keys & _OTHER_CLIENTS:
+        return False
+    tagged = any(key.startswith(_TAGS) for key in keys)
+    own = bool(keys & (_SUMMARY | {"input_config"})) or keys >= _RECORD
+    return (tagged and own) or (keys >= _SUMMARY and "input_config" in keys)
+
+
+def read(source: SourceText) -> Reading:
+    r"""Return the row of a summary, or the acceptance of the requests of a run.
+
+    Parameters
+    ----------
+    source : SourceText
+        The text of the file.
+
+    Returns
+    -------
+    Reading
+        One row for each summary; one for all lines of requests together.
+
+    Raises
+    ------
+    FormatError
+        With code ``malformed_json`` or ``no_points``.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> text = '''{"pooled_spec_decode_acceptance_histogram": [50, 30, 20],
+    ...     "output_token_throughput": {"unit": "tokens/sec", "avg": 90.0}}'''
+    >>> row = read(SourceText(path=Path("a.json"), text=text, encoding="utf-8")).rows[0]
+    >>> row.cells["accept_length"], row.cells["num_steps"]
+    (1.7, 2.0)
+    """
+    findings = Findings(source.path, _MESSAGES)
+    requests = []
+    for record in json_objects(source, findings):
+        if isinstance(record.fields.get("metrics"), dict):
+            requests.append(record)
+        else:
+            _keep_summary(findings, record.line, record.fields)
+    if requests:
+        _keep_requests(findings, requests)
+    return findings.reading(
+        FORMAT,
+        "no summary of a run",
+        advice="AIPerf knows the acceptance only where the server reports it with each response",
+        conventions=_CONVENTIONS,
+    )
+
+
+def _keep_summary(findings: Findings, line: int, export: Mapping[str, Any]) -> None:
+    """Keep the row of a summary."""
+    nested = export.get("records")  # older exports keep the metrics one level down
+    metrics = {**export, **nested} if isinstance(nested, dict) else export
+    per_token_ms = _mean_ms(metrics, "inter_token_latency")
+    per_chunk_ms = _mean_ms(metrics, "inter_chunk_latency")
+    acceptance = acceptance_of(metrics) or _from_chunks(per_token_ms, per_chunk_ms)
+    if isinstance(acceptance, Refusal):
+        findings.refuse(line, acceptance)
+        return
+    accept_length, notes = acceptance.accept_length, list(acceptance.notes)
+    step_time_ms = None if per_token_ms is None else per_token_ms * accept_length
+    if step_time_ms and per_chunk_ms and abs(per_chunk_ms / step_time_ms - 1) > _ITL_TOLERANCE:
+        notes.append("itl_identity")
+    if export.get("was_cancelled") is True:
+        notes.append("run_cancelled")
+    configuration = export.get("input_config") or export.get("cli_config")
+    models = at(configuration, "endpoint", "model_names")
+    alone = isinstance(models, list) and len(models) == 1 and isinstance(models[0], str)
+    target = model_name(models[0]) if alone else None
+    concurrency = number_at(configuration, "loadgen", "concurrency")
+    cells: dict[str, Cell | None] = {
+        **_acceptance_cells(acceptance),
+        "output_tokens_per_s": mean_of(metrics, "output_token_throughput"),
+        "step_time_ms": step_time_ms,
+        "ttft_ms": _mean_ms(metrics, "time_to_first_token"),
+        "batch_size": concurrency,
+        "context_tokens": mean_of(metrics, "input_sequence_length"),
+        "output_tokens": mean_of(metrics, "output_sequence_length"),
+        "target_model": target,
+    }
+    requests = mean_of(metrics, "request_count")
+    row = measured_row(
+        line,
+        cells,
+        load=None if concurrency is None or target is None else (FORMAT, target, concurrency),
+        details={"requests": requests, "rounds": acceptance.rounds},
+    )
+    findings.keep(line, row, notes)
+
+
+def _keep_requests(findings: Findings, records: Sequence[JsonRecord]) -> None:
+    """Keep the row of all requests of a run: histograms and counts are summed."""
+    histograms: list[AcceptHistogram] = []
+    totals = dict.fromkeys((STEPS, ACCEPTED, DRAFTED), 0.0)
+    used: list[JsonRecord] = []
+    for record in records:
+        metrics = record.fields["metrics"]
+        counts = [mean_of(metrics, tag) for tag in totals]
+        histogram = histogram_of(metrics.get(_PER_REQUEST_HISTOGRAM))
+        if not any(str(tag).startswith(_TAGS) for tag in metrics):
+            findings.drop("no_speculation", record.line, "a request without speculative figures")
+        elif isinstance(histogram, Refusal):
+            findings.refuse(record.line, histogram)
+        elif histogram is None and not counts[0]:
+            findings.drop("no_verify_rounds", record.line, "a request without a round with drafts")
+        else:
+            used.append(record)
+            histograms += [histogram] if histogram else []
+            for tag, count in zip(totals, counts, strict=True):
+                totals[tag] += count if count is not None else float("nan")
+    if not used:
+        return
+    summed: dict[str, Any] = {tag: {"avg": total} for tag, total in totals.items()}
+    whole = pooled(histograms) if len(histograms) == len(used) else None
+    summed[POOLED_HISTOGRAM] = None if whole is None else list(whole.counts)
+    summed["request_count"] = {"avg": 1}  # the sums are those of all requests together
+    line = used[0].line
+    acceptance = acceptance_of(summed)
+    if not isinstance(acceptance, Acceptance):
+        reason = acceptance or _unknown()
+        findings.refuse(line, reason)
+        return
+    details: dict[str, Cell | None] = {
+        "requests": float(len(used)),
+        "rounds": acceptance.rounds,
+    }
+    findings.keep(
+        line, measured_row(line, _acceptance_cells(acceptance), details=details), acceptance.notes
+    )
+
+
+def _acceptance_cells(acceptance: Acceptance) -> dict[str, Cell | None]:
+    """Return the cells of an acceptance."""
+    return {
+        "accept_length": acceptance.accept_length,
+        "full_accuracy": acceptance.full_accuracy,
+        "num_steps": acceptance.depth,
+        "topk": 1.0 if acceptance.depth else None,
+        "verify_rounds": acceptance.rounds,
+    }
+
+
+def _from_chunks(per_token_ms: float | None, per_chunk_ms: float | None) -> Acceptance | Refusal:
+    """Return what the size of chunks says where the server reported nothing."""
+    tokens = tokens_per_chunk(per_chunk_ms, per_token_ms)
+    if tokens is None:
+        return _unknown()
+    if tokens < SEVERAL_TOKENS:
+        return Acceptance(accept_length=1.0, depth=0.0, notes=("baseline_inferred",))
+    return Acceptance(
+        accept_length=tokens, notes=("accept_length_from_itl", "no_speculation_flags")
+    )
+
+
+def _unknown() -> Refusal:
+    """Return the refusal of a run of which nobody knows whether it speculated."""
+    return Refusal(
+        code="speculation_unknown",
+        column="accept_length",
+        message="no spec_decode figures in it, and nothing else that tells whether it speculated",
+    )
+
+
+def _mean_ms(metrics: Mapping[str, Any], tag: str) -> float | None:
+    """Return the mean of a time, [ms]."""
+    value = mean_of(metrics, tag)
+    factor = _MS.get(text_at(at(metrics, tag), "unit") or "ms")
+    return None if value is None or factor is None or value <= 0 else value * factor

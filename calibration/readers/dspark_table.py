@@ -1,0 +1,176 @@
+"""The cost tables of SGLang's DSPARK scheduler: step time over tokens, as it measured it."""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from specmodel.errors import ParameterError
+from specmodel.units import MILLI
+
+ADDITIVE: Final = "additive"
+STEPS_PER_SEC: Final = "steps_per_sec"
+
+_MOST_PROBES = 4096
+_LARGEST = 1e15
+_MOST_VALUES = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probes:
+    """Times at ascending numbers of requests or tokens, straight lines between them.
+
+    Parameters
+    ----------
+    at : tuple of float
+        Where, ascending.
+    times_s : tuple of float
+        What was measured there, not negative, [s].
+
+    Raises
+    ------
+    ParameterError
+        Where the two differ in length (its name ends in ``lengths``), or a number cannot be.
+
+    Examples
+    --------
+    >>> probes = Probes(at=(2.0, 4.0), times_s=(0.01, 0.03))
+    >>> [round(probes.time_s(x), 4) for x in (1.0, 3.0, 9.0)]
+    [0.01, 0.02, 0.03]
+    """
+
+    at: tuple[float, ...]
+    times_s: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.at) != len(self.times_s):
+            raise ParameterError(
+                "lengths", f"{len(self.at)} probes and {len(self.times_s)} times", "equal"
+            )
+        if not 1 <= len(self.at) <= _MOST_PROBES:
+            raise ParameterError("probes", f"{len(self.at)} of them", f"1 to {_MOST_PROBES}")
+        if not all(0 <= number <= _LARGEST for number in (*self.at, *self.times_s)):
+            raise ParameterError("probes and times", "another", "finite numbers, not negative")
+        if not all(low < high for low, high in pairwise(self.at)):
+            raise ParameterError("probes", "others", "strictly ascending")
+
+    def time_s(self, place: float) -> float:
+        """Return the time at a place, [s]; before the first and beyond the last probe theirs."""
+        after = bisect_right(self.at, place)
+        if after in {0, len(self.at)}:
+            return self.times_s[0 if after == 0 else -1]
+        low, high = self.at[after - 1], self.at[after]
+        share = (place - low) / (high - low)
+        return self.times_s[after - 1] * (1 - share) + self.times_s[after] * share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DsparkTable:
+    r"""Step time of a server that drafts blocks, in either of the forms that SGLang reads.
+
+    With :math:`m = \text{requests} + \text{budget tokens}`, the rows that the target verifies,
+
+    .. math:: T = b + \alpha(\text{requests}) + \theta(m)
+
+    where the form ``steps_per_sec`` has :math:`\theta` alone, :math:`T = 1 / \text{steps per
+    second}`. Straight lines stand between probes, the end value beyond them. (SGLang itself takes
+    the last sample that is not beyond, in the form ``steps_per_sec``.)
+
+    Parameters
+    ----------
+    theta : Probes
+        Time over the rows that the target verifies.
+    alpha : Probes or None
+        Time over requests; None in the form ``steps_per_sec``.
+    bias_s : float
+        Time of every step, [s].
+    max_batch_tokens : float or None
+        Most rows that the server captured a graph for; beyond the last sample its time holds.
+
+    Raises
+    ------
+    ParameterError
+        Where a step would take no time.
+
+    Examples
+    --------
+    >>> table = DsparkTable(theta=Probes(at=(2.0, 8.0), times_s=(0.0, 0.0003)),
+    ...                     alpha=Probes(at=(1.0, 4.0), times_s=(0.0, 0.0004)), bias_s=0.0098)
+    >>> round(table.step_time_s(num_reqs=1, budget_tokens=7), 6)
+    0.0101
+    """
+
+    theta: Probes
+    alpha: Probes | None = None
+    bias_s: float = 0.0
+    max_batch_tokens: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.bias_s <= _LARGEST:
+            raise ParameterError(
+                "bias_seconds", f"{self.bias_s:g}", "a finite number, not negative"
+            )
+        if self.step_time_s() <= 0:
+            raise ParameterError("step time", "0", "above 0 at every probe")
+
+    @property
+    def form(self) -> str:
+        """Which of the two forms it has: ``additive`` or ``steps_per_sec``."""
+        return STEPS_PER_SEC if self.alpha is None else ADDITIVE
+
+    def step_time_s(
+        self,
+        *,
+        num_reqs: float = 0.0,
+        budget_tokens: float = 0.0,
+        batch_tokens: float | None = None,
+    ) -> float:
+        """Return the time of a step, [s].
+
+        Parameters
+        ----------
+        num_reqs : float
+            Requests of the batch, each of which verifies at least one row.
+        budget_tokens : float
+            Draft tokens that all of them verify together.
+        batch_tokens : float, optional
+            Rows that the target verifies; requests and budget together where it is not given.
+        """
+        rows = num_reqs + budget_tokens if batch_tokens is None else batch_tokens
+        per_request_s = 0.0 if self.alpha is None else self.alpha.time_s(num_reqs)
+        return self.bias_s + per_request_s + self.theta.time_s(rows)
+
+    def values(self) -> tuple[Mapping[str, float], ...]:
+        """Return the step time at the probes, ``step_time_ms`` in milliseconds, bounded in number.
+
+        Examples
+        --------
+        >>> DsparkTable(theta=Probes(at=(4.0,), times_s=(0.0125,))).values()
+        ({'batch_tokens': 4.0, 'step_time_ms': 12.5},)
+        """
+        if self.alpha is None:
+            return tuple(
+                {"batch_tokens": at, "step_time_ms": self.step_time_s(batch_tokens=at) / MILLI}
+                for at in self.theta.at
+            )
+        places = [
+            (num_reqs, rows - num_reqs)
+            for num_reqs in self.alpha.at
+            for rows in self.theta.at
+            if rows >= num_reqs
+        ]
+        return tuple(
+            {
+                "num_reqs": num_reqs,
+                "budget_tokens": budget,
+                "step_time_ms": self.step_time_s(num_reqs=num_reqs, budget_tokens=budget) / MILLI,
+            }
+            for num_reqs, budget in places[:_MOST_VALUES]
+        )
+
+    @property
+    def falls(self) -> bool:
+        """Whether more rows or requests take less time somewhere, which no step does."""
+        curves: Sequence[Probes] = [self.theta] if self.alpha is None else [self.theta, self.alpha]
+        return any(low > high for curve in curves for low, high in pairwise(curve.times_s))

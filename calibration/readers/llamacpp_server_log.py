@@ -1,0 +1,326 @@
+"""Logs of llama.cpp's server, old and new, and the summary of its command-line examples."""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+from calibration.readers.findings import Findings
+from calibration.readers.llamacpp_launch import Launch, launched, parse_launch
+from calibration.readers.llamacpp_log_section import LogSection
+from calibration.readers.llamacpp_pool import CONVENTIONS, POOL_MESSAGES, Request
+from calibration.readers.log_file import LogFile
+from calibration.readers.reading import Reading
+from calibration.readers.terminal_text import without_escapes
+from specmodel.units import MILLI
+
+FORMAT: Final = "llamacpp_server_log"
+
+_RECOGNISED = re.compile(
+    r'^[^"\n]{0,300}?(?:draft acceptance(?: rate)? = +[\w.]{1,12} +\( *\d+ accepted / +\d+ generated\)'
+    r"|slot +(?:print_timing|launch_slot_\w{0,20}|update_slots|release): +id +\d+ \| task +-?\d+ \|"
+    r"|statistics +[\w-]{1,40}: +#calls[^\n]{1,80}#gen drafts = "
+    r"|n_accept {1,8}= +\d+[ \t\r]*$)",
+    re.MULTILINE,
+)
+_MARK = re.compile(
+    r"eval time +=|total time +=|draft acceptance|slot +print_timing:|slot +launch_slot_"
+    r"|slot +release:|statistics +[\w-]{1,40}: |llama-(?:server|cli|speculative)|n_slots += +\d"
+    r"|\bn_(?:draft|predict|drafted|accept) {1,8}=|decoded +\d+ tokens in"
+)
+_SLOT = re.compile(r"id +(\d{1,9}) \| task +(-?\d{1,18}) \|")
+_EVAL = re.compile(r"(?<!prompt )eval time += +(\d{1,15}(?:\.\d+)?) ms / +(\d{1,15}) tokens")
+_DRAFT = re.compile(
+    r"draft acceptance(?P<rate> rate)? += +\S{1,12} +\( *(?P<accepted>\d{1,15}) accepted / +"
+    r"(?P<drafted>\d{1,15}) generated\)(?:, mean len += +(?P<mean>\d{1,6}\.\d\d))?"
+)
+_CALLS = re.compile(r"#calls(?:\(b,g,a\))? += +([\d ]{1,60}),")
+_GENERATED = re.compile(r"#gen drafts += +(\d{1,15})")
+_DRAFTED = re.compile(r"#gen tokens += +(\d{1,15})")
+_ACCEPTED = re.compile(r"#acc tokens += +(\d{1,15})")
+_KIND = re.compile(r"statistics +([\w-]{1,40}): ")
+_SLOTS = re.compile(r"n_slots += +(\d{1,6})\b")
+_SUMMARY = re.compile(r"\b(n_draft|n_predict|n_drafted|n_accept) += +(\d{1,15})\s*$")
+_DECODED = re.compile(r"decoded +(\d{1,15}) tokens in +(\d{1,12}(?:\.\d+)?) seconds")
+_LONGEST_LINE = 20_000
+_ERAS: Final = {" rate": "old", None: "new"}
+
+
+@dataclass(slots=True)
+class _Block:
+    """The timing lines of one request so far."""
+
+    line: int
+    last_line: int
+    key: tuple[str, ...] = ()
+    prompt: bool = False
+    predicted: float | None = None
+    predicted_ms: float = 0.0
+    draft: re.Match[str] | None = None
+    broken: bool = False
+
+
+def recognise(head: str) -> bool:
+    r"""Return whether a text is a log of llama.cpp, not one that is quoted in another format.
+
+    Examples
+    --------
+    >>> recognise("draft acceptance rate = 0.57576 (  171 accepted /   297 generated)\n")
+    True
+    """
+    return _RECOGNISED.search(head) is not None
+
+
+def read_log(log: LogFile) -> Reading:
+    r"""Return a row for each setting of the server, of all its requests together.
+
+    .. math:: R = \sum (N - A), \qquad \mathrm{AL} = \frac{\sum N}{R}, \qquad T = \frac{\sum t}{R}
+
+    with the tokens :math:`N` that a request produced, its accepted drafts :math:`A` and the time
+    :math:`t` of its generation.
+
+    Parameters
+    ----------
+    log : LogFile
+        The log.
+
+    Returns
+    -------
+    Reading
+        Throughput and step time are empty where slots were busy together.
+
+    Raises
+    ------
+    FormatError
+        With code ``no_points``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> text = '''eval time =    900.00 ms /   100 tokens (    9.00 ms per token)
+    ... draft acceptance rate = 0.50000 (   60 accepted /   120 generated)
+    ... '''
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "server.log"
+    ...     _ = file.write_text(text)
+    ...     cells = read_log(LogFile(path=file)).rows[0].cells
+    >>> cells["accept_length"], cells["step_time_ms"], cells["num_steps"]
+    (2.5, 22.5, 3.0)
+    """
+    findings = Findings(log.path, POOL_MESSAGES)
+    scan = _Scan(findings)
+    for number, line in log.lines():
+        scan.take(number, line)
+    scan.finish()
+    return findings.reading(
+        FORMAT,
+        "no finished request",
+        advice="timings are logged when a request ends",
+        era=tuple(scan.eras),
+        conventions=CONVENTIONS,
+    )
+
+
+class _Scan:
+    """A walk through a log, line by line."""
+
+    def __init__(self, findings: Findings) -> None:
+        self.eras: dict[str, None] = {}
+        self._findings = findings
+        self._section = LogSection(launch=Launch(), shown=False, line=1)
+        self._sections = {self._section.launch: self._section}
+        self._block: _Block | None = None
+        self._summary: dict[str, float] = {}
+        self._command: tuple[int, str] | None = None  # goes on in the next line
+        self._last_line = 0
+
+    def take(self, number: int, line: str) -> None:
+        """Take what a line says."""
+        if line and not line.isspace():
+            self._last_line = number
+        if self._command is not None:
+            self._continue_command(line)
+            return
+        mark = _MARK.search(line)
+        if mark is None or len(line) > _LONGEST_LINE:
+            return
+        if "\x1b" in line:
+            line = without_escapes(line)
+            mark = _MARK.search(line)
+        if mark is None or '"' in line[: mark.start()]:
+            return
+        if launched(line):
+            self._command = (number, "")
+            self._continue_command(line)
+        elif "slot" in mark[0]:
+            self._take_slot(number, line)
+        elif not _is_other_timing(line[: mark.start()]):
+            self._take_figures(number, line)
+
+    def finish(self) -> None:
+        """Keep the rows."""
+        if self._command is not None:
+            self._launch()
+        block = self._block
+        cut = block is not None and block.last_line == self._last_line
+        if block is not None and cut and block.draft is None and self._section.pool.speculated:
+            block.broken = True  # its last line is where the draft figures would begin
+        self._close()
+        sections = self._sections.values()
+        speculate = any(section.pool.speculated or section.drafters for section in sections)
+        for section in sections:
+            section.finish(self._findings, others_speculate=speculate)
+
+    def _continue_command(self, line: str) -> None:
+        """Take a line of a command, which goes on while lines end in a backslash."""
+        number, command = self._command or (self._last_line, "")
+        text = line.rstrip()
+        more = text.endswith("\\") and len(command) < _LONGEST_LINE
+        self._command = (number, f"{command} {text.removesuffix(chr(92))}")
+        if not more:
+            self._launch()
+
+    def _launch(self) -> None:
+        """Begin the section of a command, or go on with the one of equal settings."""
+        number, command = self._command or (self._last_line, "")
+        self._command = None
+        self._close()
+        self._enter(parse_launch(command), number)
+
+    def _enter(self, launch: Launch, number: int) -> None:
+        """Go on with the section of some settings."""
+        section = self._sections.get(launch)
+        if section is None:
+            section = LogSection(launch=launch, shown=True, line=number)
+            self._sections[launch] = section
+        section.shown = True
+        section.restart()
+        self._section = section
+
+    def _take_slot(self, number: int, line: str) -> None:
+        """Take a line about a slot."""
+        found = _SLOT.search(line)
+        if found is None:
+            return
+        slot = int(found[1])
+        if "print_timing" in line:
+            key = found.groups()
+            if self._block is None or self._block.key != key:
+                self._begin(number, key)
+            self._section.timed(slot)
+            self._take_figures(number, line)
+        elif "processing task" in line:
+            self._close()
+            self._section.begin(slot)
+        elif "release:" in line:
+            self._close()
+            self._section.end(slot)
+
+    def _begin(self, number: int, key: tuple[str, ...] = ()) -> _Block:
+        """Begin the timings of a request."""
+        self._close()
+        self._block = _Block(line=number, last_line=number, key=key)
+        return self._block
+
+    def _take_figures(self, number: int, line: str) -> None:
+        """Take a line of timings, of draft figures, of a drafter or of a summary."""
+        block = self._block
+        if block is not None:
+            block.last_line = number
+        if "prompt eval time" in line:
+            if block is None or block.prompt or block.predicted is not None:
+                block = self._begin(number, block.key if block else ())
+            block.prompt = True
+        elif "eval time" in line:
+            if block is None or block.predicted is not None:
+                block = self._begin(number)
+            found = _EVAL.search(line)
+            block.broken |= found is None
+            if found is not None:
+                block.predicted_ms, block.predicted = float(found[1]), float(found[2])
+        elif "draft acceptance" in line:
+            self._take_draft(number, line)
+        elif "statistics" in line:
+            self._take_drafter(line)
+        elif "n_slots" in line:
+            slots = _SLOTS.search(line)
+            self._section.slots = float(slots[1]) if slots else None
+        else:
+            self._take_summary(number, line)
+
+    def _take_draft(self, number: int, line: str) -> None:
+        """Take the draft figures of a request."""
+        block = self._block
+        if block is None or block.draft is not None:
+            block = self._begin(number)
+        found = _DRAFT.search(line)
+        rest = line[found.end() :].strip() if found else ""
+        block.broken |= found is None or (found["mean"] is None and bool(rest))
+        block.draft = found
+        if found is not None:
+            self.eras.setdefault(_ERAS[found["rate"]])
+
+    def _take_drafter(self, line: str) -> None:
+        """Take the statistics of a drafter."""
+        kind, calls = _KIND.search(line), _CALLS.search(line)
+        counts = [pattern.search(line) for pattern in (_GENERATED, _DRAFTED, _ACCEPTED)]
+        numbers = calls[1].split() if calls else []
+        if kind is None or not numbers or None in counts:
+            return
+        generating = float(numbers[1] if len(numbers) == 3 else numbers[0])
+        drafts, drafted, accepted = (float(one[1]) for one in counts if one is not None)
+        self._section.add_drafter(kind[1], generating, drafts, drafted, accepted)
+
+    def _take_summary(self, number: int, line: str) -> None:
+        """Take the summary of a command-line example."""
+        decoded = _DECODED.search(line)
+        if decoded is not None:
+            self._summary = {"decoded_ms": float(decoded[2]) / MILLI}
+        found = _SUMMARY.search(line)
+        if found is None:
+            return
+        self._summary[found[1]] = float(found[2])
+        summary = self._summary
+        if found[1] != "n_accept" or not {"n_predict", "n_drafted"} <= summary.keys():
+            return
+        self._summary = {}
+        self._enter(replace(self._section.launch, depth=summary.get("n_draft") or None), number)
+        self.eras.setdefault("cli")
+        self._section.pool.add(
+            Request(
+                line=number,
+                predicted=summary["n_predict"],
+                predicted_ms=summary.get("decoded_ms", 0.0),
+                drafted=summary["n_drafted"],
+                accepted=summary["n_accept"],
+            )
+        )
+
+    def _close(self) -> None:
+        """Add the request whose timings end here."""
+        block, self._block = self._block, None
+        if block is None:
+            return
+        draft = block.draft
+        if block.broken or block.predicted is None:
+            self._findings.drop(
+                "malformed",
+                block.line,
+                "timings of a request that are not complete; is it cut off?",
+            )
+            return
+        self._section.pool.add(
+            Request(
+                line=block.line,
+                predicted=block.predicted,
+                predicted_ms=block.predicted_ms,
+                drafted=float(draft["drafted"]) if draft else None,
+                accepted=float(draft["accepted"]) if draft else None,
+                mean_length=float(draft["mean"]) if draft and draft["mean"] else None,
+            )
+        )
+
+
+def _is_other_timing(before: str) -> bool:
+    """Return whether timings are those of the library, which count calls and not tokens."""
+    return "perf" in before or "llama_" in before

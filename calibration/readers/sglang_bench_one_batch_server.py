@@ -1,0 +1,161 @@
+"""JSON lines of SGLang's ``bench_one_batch_server``: one batch at a time, decode apart."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from calibration.readers.findings import SGLANG_CODES, Findings
+from calibration.readers.json_text import (
+    CUT_OFF,
+    JsonRecord,
+    json_keys,
+    json_records,
+    number_at,
+    positive_at,
+    text_at,
+)
+from calibration.readers.measured_row import measured_row
+from calibration.readers.reading import Reading, SourceText
+from calibration.readers.sglang_one_batch import (
+    ONE_BATCH_MESSAGES,
+    Acceptance,
+    acceptance_of,
+    one_batch_cells,
+)
+from specmodel.units import MILLI
+
+FORMAT: Final = "sglang_bench_one_batch_server"
+
+_KEYS = frozenset({"run_name", "batch_size", "output_throughput"})
+_ONE_OF = frozenset({"last_gen_throughput", "overall_throughput", "last_ttft"})
+_STEADY = "steady_state_output_throughput"
+_MESSAGES: Final[Mapping[str, str]] = {
+    **ONE_BATCH_MESSAGES,
+    "early_stopped": "requests ended early and the batch shrank; the throughput is that of the "
+    "steady window, while all ran",
+    "repeated_run": "the same run name and load stands more than once (results are appended to "
+    "the file): all were kept, older ones may be of another server",
+}
+_CONVENTIONS: Final = (
+    (
+        "output_tokens_per_s is the decode throughput of the whole batch: the steady window where the "
+        "file has it, else latency minus time to first token"
+    ),
+    "accept_length counts the bonus token; -1 in the file is a run without speculation",
+    "step_time_ms is 1000 x batch_size x accept_length / output_tokens_per_s",
+    "context_tokens is the middle of the run, input_len + output_len / 2",
+    "ttft_ms is that of the last request of the batch, converted from seconds",
+)
+_WARM_UP = ("warmup", "warm-up", "warm_up")
+
+
+def recognise(head: str) -> bool:
+    """Return whether a text is JSON lines of ``bench_one_batch_server``.
+
+    Examples
+    --------
+    >>> recognise('{"run_name": "a", "batch_size": 1, "output_throughput": 9.0, "last_ttft": 0.1')
+    True
+    """
+    keys = json_keys(head)
+    return keys >= _KEYS and bool(keys & _ONE_OF)
+
+
+def read(source: SourceText) -> Reading:
+    """Return a row for each line.
+
+    Parameters
+    ----------
+    source : SourceText
+        The text of the file.
+
+    Returns
+    -------
+    Reading
+        With at least one row.
+
+    Raises
+    ------
+    FormatError
+        With code ``no_rows``.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> text = ('{"run_name": "a", "batch_size": 8, "input_len": 1000, "output_len": 200, '
+    ...         '"output_throughput": 500.0, "last_ttft": 0.25, "acc_length": 2.5}')
+    >>> row = read(SourceText(path=Path("result.jsonl"), text=text, encoding="utf-8")).rows[0]
+    >>> row.cells["step_time_ms"], row.cells["context_tokens"], row.cells["ttft_ms"]
+    (40.0, 1100.0, 250.0)
+    """
+    found = json_records(source)
+    findings = Findings(source.path, _MESSAGES, SGLANG_CODES)
+    findings.drop_cut_off(found.broken, CUT_OFF)
+    eras: dict[str, None] = {}
+    seen: set[tuple[object, ...]] = set()
+    for record in found.records:
+        if "run_name" not in record.fields or "batch_size" not in record.fields:
+            findings.drop("other_record", record.line, "no line of this benchmark; left out")
+            continue
+        eras.setdefault(_era(record.fields))
+        _read_record(record, findings, seen)
+    return findings.reading(FORMAT, era=tuple(eras), conventions=_CONVENTIONS)
+
+
+def _era(fields: Mapping[str, Any]) -> str:
+    """Return the oldest release that writes a layout."""
+    if fields.keys() & {"num_early_stopped", "total_output_tokens", _STEADY}:
+        return "0.5.23"
+    if "cache_hit_rate" in fields:
+        return "0.5.9"
+    return "0.5.6" if "acc_length" in fields else "0.4.6"
+
+
+def _read_record(record: JsonRecord, findings: Findings, seen: set[tuple[object, ...]]) -> None:
+    """Add the row of one line, or why there is none."""
+    fields, line = record.fields, record.line
+    name = text_at(fields, "run_name") or ""
+    batch_size = positive_at(fields, "batch_size")
+    steady = positive_at(fields, _STEADY)
+    throughput = steady or positive_at(fields, "output_throughput")
+    written = fields.get("acc_length")
+    acceptance = acceptance_of(written) if "acc_length" in fields else Acceptance(is_known=False)
+    stopped = (number_at(fields, "num_early_stopped") or 0) > 0
+    if name.casefold() in _WARM_UP:
+        findings.drop("warmup", line, "a warm-up run")
+    elif batch_size is None:
+        findings.drop("missing_batch_size", line, "no batch size", column="batch_size")
+    elif throughput is None:
+        findings.drop("missing_throughput", line, "no throughput", column="output_throughput")
+    elif "acc_length" in fields and not acceptance.is_known:
+        findings.drop("not_a_number", line, "accept length is no number", column="acc_length")
+    elif stopped and steady is None:
+        findings.drop(
+            "early_stopped",
+            line,
+            "requests ended early and no steady window was measured: the throughput is that of a "
+            "batch that shrank",
+            column="num_early_stopped",
+        )
+    else:
+        cells, notes = one_batch_cells(batch_size, throughput, acceptance)
+        input_len, output_len = number_at(fields, "input_len"), positive_at(fields, "output_len")
+        total = positive_at(fields, "total_output_tokens")
+        last_ttft_s = number_at(fields, "last_ttft")
+        ttft_s = number_at(fields, "ttft") if last_ttft_s is None else last_ttft_s
+        cells |= {
+            "context_tokens": None if input_len is None else input_len + (output_len or 0) / 2,
+            "output_tokens": output_len if total is None else total / batch_size,
+            "ttft_ms": None if ttft_s is None or ttft_s < 0 else ttft_s / MILLI,
+        }
+        load = (batch_size, input_len, output_len)
+        if not _is_new((name, acceptance.is_baseline, *load), seen):
+            notes += ("repeated_run",)
+        row = measured_row(line, cells, load=load if acceptance.is_known else None)
+        findings.keep(line, row, (*notes, *(("early_stopped",) if stopped else ())))
+
+
+def _is_new(case: tuple[object, ...], seen: set[tuple[object, ...]]) -> bool:
+    """Return whether a case was not seen before, and remember it."""
+    is_new = case not in seen
+    seen.add(case)
+    return is_new

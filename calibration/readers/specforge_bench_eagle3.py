@@ -1,0 +1,153 @@
+"""Results of SpecForge's ``bench_eagle3.py``: one JSON object, whatever the name of the file."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from calibration.readers.findings import SGLANG_CODES, Findings
+from calibration.readers.json_text import (
+    CUT_OFF,
+    JsonRecord,
+    broken_json,
+    json_keys,
+    json_records,
+    number_at,
+    text_at,
+)
+from calibration.readers.measured_row import measured_row
+from calibration.readers.model_names import model_name, plain_name
+from calibration.readers.reading import Reading, SourceText
+from calibration.readers.sglang_flags import NOTE_MESSAGES
+from calibration.readers.sglang_sweep import sweep_cells, sweep_refusal
+
+FORMAT: Final = "specforge_bench_eagle3"
+
+_KEYS = frozenset({"steps", "topk", "metrics", "output_throughput"})
+_MESSAGES: Final[Mapping[str, str]] = {
+    "depth_unknown": "steps is null: the server was started by hand and the file does not say its "
+    "depth; num_steps is left empty",
+    "draft_tokens_forced": NOTE_MESSAGES["draft_tokens_forced"],
+    "speculation_unknown": "steps is null and no accept length was measured: whether the server "
+    "speculated is not known, accept_length and num_steps are left empty",
+}
+_CONVENTIONS: Final = (
+    "output_tokens_per_s is all output tokens / wall time of the benchmark, prefill included",
+    (
+        "accept_length is completion tokens / verify rounds: it counts the bonus token, and the token "
+        "that prefill made (slightly high on short outputs)"
+    ),
+    "there is no step time in this format",
+    "accuracy in the file is that of the task, not acceptance, and is not read",
+    "a baseline has steps 0 and belongs to the same benchmark, batch size and model",
+)
+
+
+def recognise(head: str) -> bool:
+    """Return whether a text is a result of ``bench_eagle3.py``.
+
+    Examples
+    --------
+    >>> recognise('{"model": "a", "mtbench": [{"steps": 3, "topk": 1, "metrics": '
+    ...           '[{"output_throughput": 9.0')
+    True
+    """
+    return json_keys(head) >= _KEYS
+
+
+def read(source: SourceText) -> Reading:
+    """Return a row for each entry of ``metrics``.
+
+    Parameters
+    ----------
+    source : SourceText
+        The text of the file.
+
+    Returns
+    -------
+    Reading
+        With at least one row.
+
+    Raises
+    ------
+    FormatError
+        With code ``bad_json`` or ``no_rows``.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> text = ('{"model": "acme/Tern-8B", "gsm8k": [{"batch_size": 1, "steps": 3, "topk": 1, '
+    ...         '"num_draft_tokens": 4, "metrics": [{"output_throughput": 170.0, '
+    ...         '"accept_length": 2.5}]}]}')
+    >>> row = read(SourceText(path=Path("results.jsonl"), text=text, encoding="utf-8")).rows[0]
+    >>> row.cells["workload"], row.cells["output_tokens_per_s"]
+    ('gsm8k', 170.0)
+    """
+    found = json_records(source)
+    findings = Findings(source.path, _MESSAGES, SGLANG_CODES)
+    settings = [
+        (record.line, model, benchmark, setting)
+        for record in found.records
+        for model, benchmark, setting in _settings(record)
+    ]
+    if found.broken and not settings:
+        raise broken_json(source, found.broken[0], "no complete object")
+    findings.drop_cut_off(found.broken, CUT_OFF)
+    for line, model, benchmark, setting in settings:
+        metrics = setting.get("metrics")
+        for measured in metrics if isinstance(metrics, list) else [metrics]:
+            _read_metrics(line, (model, benchmark), setting, measured, findings)
+    return findings.reading(FORMAT, conventions=_CONVENTIONS)
+
+
+def _settings(record: JsonRecord) -> Iterator[tuple[str | None, str, Mapping[str, Any]]]:
+    """Yield model, benchmark and setting of everything that was measured."""
+    model = model_name(text_at(record.value, "model"))
+    for benchmark, settings in record.fields.items():
+        for setting in settings if isinstance(settings, list) else []:
+            if isinstance(setting, dict) and "metrics" in setting:
+                yield model, benchmark, setting
+
+
+def _read_metrics(
+    line: int,
+    names: tuple[str | None, str],
+    setting: Mapping[str, Any],
+    measured: object,
+    findings: Findings,
+) -> None:
+    """Add the row of one entry of ``metrics``, or why there is none."""
+    model, benchmark = names
+    workload = plain_name(benchmark)
+    throughput = number_at(measured, "output_throughput")
+    questions = number_at(measured, "num_questions")
+    batch_size = number_at(setting, "batch_size")
+    accept_length = number_at(measured, "accept_length")
+    if questions is not None and questions <= 0:
+        findings.drop("no_completed_requests", line, f"{workload}: no question was answered")
+        return
+    if throughput is None or throughput <= 0:
+        findings.drop(
+            "missing_throughput",
+            line,
+            f"{workload}: no throughput",
+            column="output_throughput",
+        )
+        return
+    unknown = number_at(setting, "steps") is None and (accept_length is None or accept_length == 1)
+    cells, notes = sweep_cells(setting, accept_length=None if unknown else accept_length)
+    refusal = None if unknown else sweep_refusal(cells)
+    if refusal is not None:
+        findings.refuse(line, refusal)
+        return
+    cells |= {
+        "workload": workload,
+        "batch_size": batch_size,
+        "output_tokens_per_s": throughput,
+        "target_model": model,
+    }
+    row = measured_row(
+        line,
+        cells,
+        load=None if unknown else (workload, batch_size, model),
+        details={"requests": questions},
+    )
+    findings.keep(line, row, ["speculation_unknown"] if unknown else notes)

@@ -1,0 +1,135 @@
+"""Whatever is in a file: an answer or one clear line, in bounded time and memory.
+
+``SPECMODEL_FUZZ=20000 pytest tests/calibration/test_broken_files.py`` spends a larger budget.
+"""
+
+import gzip
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from calibration.ingestion import ingest
+from calibration.points import format_points
+from calibration.report.ingest_json import ingest_json
+from calibration.report.ingest_text import ingest_text
+from specmodel.errors import SpecModelError
+from tests.calibration.conftest import RunCommand
+from tests.calibration.mutations import mutated
+
+ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
+SEEDS = sorted(
+    path
+    for page in ("csv", "other", "sglang")
+    for path in (ENGINES / page).iterdir()
+    if path.suffix != ".md" and not path.name.endswith(".expected.json")
+)
+BUDGET = int(os.environ.get("SPECMODEL_FUZZ", "600"))
+BATCHES = 6
+MOST_S = 10
+MOST_BYTES = 1 << 30
+
+
+@contextmanager
+def at_most(seconds: int) -> Iterator[None]:
+    """Fail where something takes longer."""
+
+    def too_long(_signal: int, _frame: object) -> None:
+        raise TimeoutError(f"more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, too_long)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def one_line(text: str) -> str:
+    """Return a message, which must be one line."""
+    assert "\n" not in text
+    return text
+
+
+def said_of(path: Path) -> str:
+    """Return everything that is said of a file; an error must be one line."""
+    try:
+        found = ingest(path)
+    except SpecModelError as error:
+        return one_line(str(error))
+    text = json.dumps(ingest_json(found, None), allow_nan=False)
+    text += ingest_text(found, None) + ingest_text(found, None, explain=True)
+    return text + (format_points(found.points) if found.points is not None else "")
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_every_broken_file_ends_in_an_answer_or_a_line(tmp_path: Path, batch: int) -> None:
+    chance = random.Random(f"broken files {batch}")  # noqa: S311 - the same files in every run
+    for number in range(BUDGET // BATCHES):
+        seed = chance.choice(SEEDS)
+        data = mutated(seed.read_bytes(), chance)
+        path = tmp_path / "broken"
+        path.write_bytes(data)
+        try:
+            with at_most(MOST_S):
+                assert said_of(path)
+        except Exception as error:
+            kept = Path(os.environ.get("SPECMODEL_FUZZ_KEEP", tmp_path)) / f"{batch}-{number}"
+            kept.write_bytes(data)
+            error.add_note(f"made from {seed.name}, kept as {kept}")
+            raise
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\0" * (1 << 20),
+        (ENGINES / "sglang" / "server_log_0.5.6.log").read_bytes() * 128,
+        b"accept_length,throughput,baseline\n" + b"2.1,82.3,90.0\n" * 60_000,
+        b"[" * (1 << 20),
+        b'{"meta_info": {"spec_verify_ct": 1}}\n' * 30_000,
+    ],
+    ids=["zeros", "server log", "table", "brackets", "json lines"],
+)
+def test_a_gzip_bomb_is_bounded(tmp_path: Path, content: bytes) -> None:
+    """Each grows to gigabytes when it is unpacked; the process may use one."""
+    bomb = tmp_path / "bomb.gz"
+    packed = gzip.compress(content, mtime=0)
+    bomb.write_bytes(packed * max(1, (4 << 30) // len(content)))
+
+    def bounded() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+        resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+
+    run = subprocess.run(
+        [sys.executable, "-m", "calibration", "ingest", str(bomb)],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        preexec_fn=bounded,
+        timeout=120,
+    )
+    assert run.returncode in {0, 1}, run.stderr[-500:]
+    assert "Traceback" not in run.stderr
+    assert run.returncode == 0 or run.stderr.count("\n") == 1
+
+
+def test_a_huge_single_line_is_bounded(specmodel: RunCommand) -> None:
+    Path("line").write_bytes(
+        b"[2026-01-01 10:00:00] Decode batch, #running-req: 1" + b"x" * 30_000_000
+    )
+    with at_most(MOST_S):
+        run = specmodel("ingest", "line")
+    assert run.exit_code == 1
+    assert run.stderr.count("\n") == 1
