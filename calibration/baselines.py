@@ -127,6 +127,7 @@ def _with_asked_baselines(frame: pd.DataFrame) -> pd.DataFrame:
         if load is not None and not speculative[row]:
             runs[load].append(row)
     rate, step_ms = frame["output_tokens_per_s"].to_numpy(), frame["step_time_ms"].to_numpy()
+    timed = (frame["throughput_origin"] == "step_time").to_numpy()
     filled = frame["baseline_tokens_per_s"].to_numpy(copy=True)
     filled_ms = frame["baseline_step_time_ms"].to_numpy(copy=True)
     origin = frame["baseline_origin"].to_numpy(dtype=object, copy=True)
@@ -139,12 +140,17 @@ def _with_asked_baselines(frame: pd.DataFrame) -> pd.DataFrame:
             continue
         filled[row], origin[row] = float(np.mean(rate[alike])), "asked"
         if np.isnan(filled_ms[row]):
-            filled_ms[row] = float(np.mean(step_ms[alike]))
+            filled_ms[row] = _mean_step_ms(step_ms[alike], decode_only=bool(timed[alike].all()))
     return frame.assign(
         baseline_tokens_per_s=filled,
         baseline_step_time_ms=filled_ms,
         baseline_origin=pd.Series(origin, dtype="str"),
     )
+
+
+def _mean_step_ms(step_ms: NDArray[np.float64], *, decode_only: bool) -> float:
+    """Return the step time of repeated runs: where it gives their throughputs, that of the mean one."""
+    return float(1 / np.mean(1 / step_ms) if decode_only else np.mean(step_ms))
 
 
 def _at_context(
