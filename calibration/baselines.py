@@ -164,7 +164,7 @@ def _at_context(
         return runs[:0]
     nearest = context[runs[np.argmin(away)]]
     same = np.abs(np.log(np.maximum(context[runs], 1.0) / max(nearest, 1.0)))
-    return runs[same <= np.log(SAME_CONTEXT)]
+    return np.asarray(runs[same <= np.log(SAME_CONTEXT)], dtype=np.intp)
 
 
 def own_baseline(frame: pd.DataFrame) -> NDArray[np.float64]:

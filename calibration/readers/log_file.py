@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Final
 
@@ -109,6 +110,14 @@ class LogFile:
                 yield number, line.decode("utf-8", "replace").rstrip("\r")
 
     def _pieces(self, size: int) -> Iterator[bytes]:
+        """Yield the content in pieces of about a size, as UTF-8 in which line feeds end the lines."""
+        pieces = self._decoded(size)
+        first = next(pieces, b"")
+        returns_alone = b"\n" not in first and b"\r" in first  # beside line feeds they stay
+        for piece in chain((first,), pieces):
+            yield piece.replace(b"\r", b"\n") if returns_alone else piece
+
+    def _decoded(self, size: int) -> Iterator[bytes]:
         """Yield the content in pieces of about a size, as UTF-8."""
         raw = self._raw(size)
         first = next(raw, b"")

@@ -175,12 +175,13 @@ def _layout(table: Table) -> _Layout:
     comma = table.separator != "," and uses_decimal_comma(_number_cells(table, columns))
     taken = {*_RESERVED, *(c.column.name for c in columns if c.column is not None)}
     extra_names = {}
+    counts: dict[str, int] = defaultdict(lambda: 1)  # kept: a header may repeat a name many times
     for column in columns:
         if column.column is None:
-            name, count = column.written, 1
+            name = column.written
             while name in taken:
-                count += 1
-                name = f"{column.written} ({count})"
+                counts[column.written] += 1
+                name = f"{column.written} ({counts[column.written]})"
             taken.add(name)
             extra_names[column.index] = name
     return _Layout(

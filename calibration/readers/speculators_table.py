@@ -26,6 +26,7 @@ ACCEPTANCE_CONVENTIONS: Final = (
 
 _POSITION = re.compile(r"acceptance_at_pos_(\d{1,3})", re.ASCII)
 _LOADS = frozenset({"strategy", "target_rate", "output_tps_median", "rps_median"})
+_COUNTS = frozenset({"num_drafts", "num_accepted_tokens"})
 _NAMES = frozenset({"subset", "num_drafts", "num_draft_tokens", "num_accepted_tokens", *_LOADS})
 _HEADER_CHARACTERS = 20_000
 
@@ -106,8 +107,8 @@ def is_evaluation(head: str, *, with_loads: bool) -> bool:
     if header.lstrip().startswith(("{", "[")):
         return False
     names = {_name(cell) for cell in re.split(r"[,;\t]", header)}
-    positions = any(_POSITION.fullmatch(name) for name in names)
-    return "subset" in names and positions and bool(names & _LOADS) == with_loads
+    counted = names >= _COUNTS or any(_POSITION.fullmatch(name) for name in names)
+    return "subset" in names and counted and bool(names & _LOADS) == with_loads
 
 
 def read_evaluation(text: str) -> tuple[SubsetRecord, ...]:

@@ -32,6 +32,8 @@ _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")  # tab, line ends, fo
 def read_text(path: Path | str, *, max_bytes: int = MAX_BYTES) -> SourceText:
     r"""Return the text of a file: UTF-8, UTF-16 with a byte order mark, plain or gzip.
 
+    Where carriage returns alone end the lines, line feeds take their place.
+
     Bytes that are no UTF-8 and hold no control characters are read as Windows-1252, the encoding
     of spreadsheets on many desktops, and marked as guessed.
 
@@ -66,7 +68,9 @@ def read_text(path: Path | str, *, max_bytes: int = MAX_BYTES) -> SourceText:
     text, encoding = _decode(path, _content(path, max_bytes))
     if not text.strip():
         raise FormatError(path, "the file is empty", code="empty_file")
-    return SourceText(path=path, text=text, encoding=encoding, guessed=encoding == "cp1252")
+    return SourceText(
+        path=path, text=_with_line_feeds(text), encoding=encoding, guessed=encoding == "cp1252"
+    )
 
 
 def read_head(path: Path | str, num_bytes: int) -> str:
@@ -94,13 +98,13 @@ def read_head(path: Path | str, num_bytes: int) -> str:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "server.log"
-    ...     _ = file.write_bytes(b"Decode batchÿ")
+    ...     _ = file.write_bytes(b"Decode batch\xff")
     ...     read_head(file, 12)
     'Decode batch'
     """
     head = _content(Path(path), num_bytes, cut=True)
     utf16 = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return head.decode("utf-16" if utf16 else "utf-8-sig", "replace")
+    return _with_line_feeds(head.decode("utf-16" if utf16 else "utf-8-sig", "replace"))
 
 
 def _content(path: Path, max_bytes: int, *, cut: bool = False) -> bytes:
@@ -139,6 +143,11 @@ def _unpacked(data: bytes, size: int, *, cut: bool) -> bytes:
         return zlib.decompressobj(wbits=_GZIP_WINDOW).decompress(data, size)
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as unpacked:
         return unpacked.read(size)
+
+
+def _with_line_feeds(text: str) -> str:
+    """Return a text in which line feeds end the lines; beside them, returns are left alone."""
+    return text if "\n" in text else text.replace("\r", "\n")
 
 
 def _decode(path: Path, data: bytes) -> tuple[str, str]:

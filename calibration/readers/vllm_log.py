@@ -194,6 +194,7 @@ class _Pass:
         """Put the counters of a server's life in the place of its last ones."""
         self._eras.setdefault("v0")
         if not counters.drafted:
+            server.life = None  # counters at zero are those of a server that has just started
             self._drop("idle", number)
         elif not 0 < counters.num_steps <= MOST_STEPS or not counters.emitted:
             self._drop("impossible_counts", number)

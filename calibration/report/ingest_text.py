@@ -6,7 +6,7 @@ from calibration.acceptance_intervals import conditional_intervals
 from calibration.ingestion import Ingested, IngestedGroup
 from calibration.readers import Cell, Dropped
 from calibration.report.ingest_json import file_names
-from calibration.report.layout import labelled, number, table, wrapped
+from calibration.report.layout import WIDTH, labelled, number, table, wrapped
 
 MOST_ROWS = 24
 """Rows of a group that are listed; the table and the JSON have all."""
@@ -26,6 +26,7 @@ _HEADINGS: Mapping[str, tuple[str, int]] = {
     "round_cost": ("cost", 2),
     "speedup": ("speed-up", 2),
 }
+_LEAST_TELLING = ("num_draft_tokens", "context_tokens", "topk", "workload")
 _MOST_TEXT = 14
 
 
@@ -76,6 +77,10 @@ def _facts(one: IngestedGroup, *, explain: bool) -> list[str]:
     def line(label: str, text: str) -> str:
         return labelled(f"  {label}", text, column=_COLUMN + 2)
 
+    def item(label: str, text: str) -> str:
+        head = f"  {label}".ljust(_COLUMN + 2) + "- "
+        return wrapped(text, first=head, indent=len(head))
+
     if one.group.error is not None:
         known = one.group.format or "unknown"
         return [line("format", known), line("refused", one.group.error.reason)]
@@ -83,7 +88,7 @@ def _facts(one: IngestedGroup, *, explain: bool) -> list[str]:
     facts = [line("format", one.group.format + era)]
     if explain:
         facts += [
-            line("means" if not place else "", said) for place, said in enumerate(one.conventions)
+            item("means" if not place else "", said) for place, said in enumerate(one.conventions)
         ]
     facts.append(line("rows", _counted(one)))
     if one.dropped:
@@ -91,9 +96,9 @@ def _facts(one: IngestedGroup, *, explain: bool) -> list[str]:
         facts.append(line("dropped", counts))
     if not explain:
         return facts
-    facts += [line("", f"{row.code}: {row.within_file}") for row in _dropped(one)]
+    facts += [item("", f"{row.code}: {row.within_file}") for row in _dropped(one)]
     failed = [f"{warning.code}: {warning.message}" for warning in one.warnings]
-    facts += [line("checks" if not place else "", said) for place, said in enumerate(failed)]
+    facts += [item("checks" if not place else "", said) for place, said in enumerate(failed)]
     return facts if failed else [*facts, line("checks", "none failed")]
 
 
@@ -123,15 +128,24 @@ def _listing(one: IngestedGroup) -> str:
     rows = [_with_cost(row) for row in one.rows]
     blocks = []
     if rows:
-        shown = [name for name in _HEADINGS if any(name in row for row in rows)]
-        lines = [[_HEADINGS[name][0] for name in shown]]
-        lines += [[_cell(name, row.get(name)) for name in shown] for row in rows[:MOST_ROWS]]
-        align = "".join("l" if name == "workload" else "r" for name in shown)
-        blocks.append(table(lines, align=align))
+        blocks.append(_fitting_table(rows[:MOST_ROWS]))
         if len(rows) > MOST_ROWS:
             blocks[-1] += f"\n... and {len(rows) - MOST_ROWS} more rows"
     blocks += _curves(rows)
     return "\n\n".join(blocks)
+
+
+def _fitting_table(rows: Sequence[Mapping[str, Cell]]) -> str:
+    """Return the columns that some row fills, without the least telling ones where they are too wide."""
+    shown = [name for name in _HEADINGS if any(name in row for row in rows)]
+    for left_out in (None, *_LEAST_TELLING):
+        shown = [name for name in shown if name != left_out]
+        lines = [[_HEADINGS[name][0] for name in shown]]
+        lines += [[_cell(name, row.get(name)) for name in shown] for row in rows]
+        text = table(lines, align="".join("l" if name == "workload" else "r" for name in shown))
+        if max(map(len, text.splitlines())) <= WIDTH:
+            break
+    return text
 
 
 def _with_cost(row: Mapping[str, Cell]) -> dict[str, Cell]:

@@ -15,13 +15,20 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from specmodel.units import MEGA
+
 QUIET_S = 2.0
 """Nothing is shown of what takes less, [s]."""
+
+LINE_S = 10.0
+"""Time between two lines where there is no terminal to draw a bar on, [s]."""
 
 
 @contextmanager
 def reading_progress(paths: Sequence[Path]) -> Iterator[Callable[[int], None]]:
     """Show how far the reading of some files is, once it has taken two seconds.
+
+    A bar on a terminal, a line now and then elsewhere, both with the time that is left.
 
     Parameters
     ----------
@@ -33,6 +40,15 @@ def reading_progress(paths: Sequence[Path]) -> Iterator[Callable[[int], None]]:
     callable
         To be told how many bytes have been read since it was told last.
     """
+    console = Console(stderr=True)
+    total = sum(_size(path) for path in paths)
+    with _bar(console, total) if console.is_terminal else _lines(console, total) as tell:
+        yield tell
+
+
+@contextmanager
+def _bar(console: Console, total: int) -> Iterator[Callable[[int], None]]:
+    """Draw a bar that is gone when everything is read."""
     columns = (
         TextColumn("reading"),
         BarColumn(),
@@ -40,8 +56,8 @@ def reading_progress(paths: Sequence[Path]) -> Iterator[Callable[[int], None]]:
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task("", total=sum(_size(path) for path in paths) or None)
+    bar = Progress(*columns, console=console, transient=True)
+    task = bar.add_task("", total=total or None)
     begun = time.monotonic()
     shown = False
 
@@ -57,6 +73,40 @@ def reading_progress(paths: Sequence[Path]) -> Iterator[Callable[[int], None]]:
     finally:
         if shown:
             bar.stop()
+
+
+@contextmanager
+def _lines(console: Console, total: int) -> Iterator[Callable[[int], None]]:
+    """Write a line now and then."""
+    begun = time.monotonic()
+    said = begun + QUIET_S - LINE_S
+    read = 0
+
+    def tell(num_bytes: int) -> None:
+        nonlocal said, read
+        read += num_bytes
+        now = time.monotonic()
+        if now - said > LINE_S and 0 < read < total:
+            said = now
+            console.print(_line(read, total, now - begun), highlight=False)
+
+    yield tell
+
+
+def _line(read: int, total: int, elapsed_s: float) -> str:
+    """Return how far the reading is, how fast, and how long it still takes.
+
+    Examples
+    --------
+    >>> _line(500_000_000, 2_000_000_000, 4.0)
+    'reading: 25 % of 2000 MB, 125 MB/s, 12 s left'
+    """
+    speed = read / elapsed_s
+    left_s = (total - read) / speed
+    return (
+        f"reading: {read / total:.0%} of {total / MEGA:.0f} MB, ".replace("%", " %")
+        + f"{speed / MEGA:.0f} MB/s, {left_s:.0f} s left"
+    )
 
 
 def _size(path: Path) -> int:

@@ -55,7 +55,7 @@ def decode_only_points(
     accept_length: float = 2.6, *, extra: dict[str, Cell] | None = None
 ) -> Points:
     """Return runs whose throughputs follow from step times, at contexts that were measured."""
-    rows = []
+    rows: list[Row] = []
     for number, (batch, step_ms) in enumerate(STEP_MS.items()):
         cells: dict[str, Cell] = {
             "num_steps": 0.0,

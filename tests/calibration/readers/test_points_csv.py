@@ -172,6 +172,13 @@ def test_an_unknown_column_cannot_take_a_name_that_is_ours() -> None:
     assert set(only("tau,tok/s,line,file\n2,90,a,b\n").extra) == {"line (2)", "file (2)"}
 
 
+def test_a_name_repeated_by_many_columns_is_numbered_once_each() -> None:
+    repeats = 20_000  # numbered from 2 for every column anew, this would take minutes
+    header, cells = ",".join(["x"] * repeats), ",".join(["1"] * repeats)
+    extra = only(f"tau,tok/s,{header}\n2,90,{cells}\n").extra
+    assert set(extra) == {"x", *(f"x ({count})" for count in range(2, repeats + 1))}
+
+
 def test_an_index_column_without_a_name_counts_for_nothing() -> None:
     assert only(",tau,tok/s\n0,2.1,90\n").cells["accept_length"] == 2.1
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from calibration.readers.reading import Reading, SourceText
-from calibration.readers.speculators_acceptance import read
+from calibration.readers.speculators_acceptance import read, recognise
 from specmodel.errors import FormatError
 
 HEADER = (
@@ -27,6 +27,14 @@ def test_counts_come_before_the_printed_length() -> None:
 def test_a_subset_without_rounds_is_dropped() -> None:
     reading = read_text(HEADER + "qa,100,200,120,2.2,0.7,0.5\nx,0,0,0,,,\n")
     assert [(d.code, d.count, d.line) for d in reading.dropped] == [("no_verify_rounds", 1, 3)]
+
+
+def test_a_table_without_positions_is_known_by_its_counts() -> None:
+    text = "subset,num_drafts,num_draft_tokens,num_accepted_tokens\nqa,100,300,150\n"
+    assert recognise(text)
+    cells = read_text(text).rows[0].cells
+    assert (cells["accept_length"], cells["num_steps"]) == (2.5, 3)
+    assert "full_accuracy" not in cells
 
 
 def test_rates_that_rise_are_said() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibration.readers import read_text
+from calibration.readers.text import read_head, read_text
 from specmodel.errors import FormatError
 
 TEXT = "accept_length,workload\n2.1,Gespräch\n"
@@ -28,6 +28,15 @@ def test_unicode_is_read_whatever_its_form(tmp_path: Path, encoding: str) -> Non
     source = read_text(tmp_path / "a.csv")
     assert source.text == TEXT
     assert not source.guessed
+
+
+@pytest.mark.parametrize(
+    ("written", "text"), [("a\rb\r", "a\nb\n"), ("bar\rdone\nb\r\n", "bar\rdone\nb\r\n")]
+)
+def test_returns_end_lines_where_nothing_else_does(tmp_path: Path, written: str, text: str) -> None:
+    (tmp_path / "a.txt").write_bytes(written.encode())
+    assert read_text(tmp_path / "a.txt").text == text
+    assert read_head(tmp_path / "a.txt", 100) == text
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])

@@ -254,6 +254,19 @@ def test_a_v0_server_that_starts_again_above_its_old_counters_is_a_new_life(tmp_
     assert reading.rows[0].cells["verify_rounds"] == 300
 
 
+def test_v0_counters_at_zero_begin_a_new_life(tmp_path: Path) -> None:
+    reading = read(tmp_path, v0(4, 400, 250), v0(4, 0, 0), v0(4, 800, 500))
+    assert reading.rows[0].cells["accept_length"] == pytest.approx((250 + 500) / (1200 / 4))
+    assert drops(reading) == {"idle": 1}
+
+
+def test_carriage_returns_alone_end_lines(tmp_path: Path) -> None:
+    lines = [v1("2.00", 100, 200, "0.600, 0.400"), v1("2.50", 150, 200, "0.900, 0.600")]
+    path = tmp_path / "server.log"
+    path.write_bytes("\r".join(lines).encode())
+    assert read_log(LogFile(path=path)).rows[0].cells["accept_length"] == 1 + 250 / 200
+
+
 def test_the_oldest_v1_lines_need_the_depth_of_the_banner(tmp_path: Path) -> None:
     line = f"{STAMP}SpecDecoding metrics: Draft acceptance rate: 50.0%, Accepted: 100 tokens, "
     line += "Drafted: 200 tokens"
