@@ -6,6 +6,8 @@ from typing import TypeAlias
 
 _Z90 = 1.6448536269514722  # the normal quantile that leaves 5 % on each side
 
+_FEWEST = 1e-6  # trials that are none, and whose square would still be a number
+
 Interval: TypeAlias = tuple[float, float]
 
 
@@ -37,7 +39,7 @@ def binomial_interval(share: float, num_trials: float) -> Interval:
     >>> round(low, 3), round(high, 3)
     (0.713, 0.784)
     """
-    if not num_trials > 0:
+    if not num_trials > _FEWEST:
         return 0.0, 1.0
     weight = _Z90**2 / num_trials
     centre = share + weight / 2

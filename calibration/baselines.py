@@ -1,6 +1,7 @@
 """Runs without speculation, matched to the runs with it."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -70,6 +71,7 @@ def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[PointWarni
     frame = _with_asked_baselines(frame)
     speculative = speculative_rows(frame)
     keys = row_keys(frame, MATCH_COLUMNS)
+    loads = frame["_load"].tolist()
     measured: dict[Key, list[int]] = defaultdict(list)
     timed: dict[Key, list[int]] = defaultdict(list)  # known by their step time
     derived = (frame["throughput_origin"] != "").to_numpy()
@@ -77,8 +79,9 @@ def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[PointWarni
     for row in np.flatnonzero(~speculative & np.isfinite(own)):
         (timed if derived[row] else measured)[keys[row]].append(int(row))
     runs = {**timed, **measured}
-    means = {key: float(np.mean(own[rows])) for key, rows in runs.items()}
-    matched = np.array([means.get(key, np.nan) for key in keys], dtype=np.float64)
+    asked_for = list(zip(keys, loads, strict=True))
+    means = {at: _mean_alike(runs.get(at[0], ()), own, loads, at[1]) for at in set(asked_for)}
+    matched = np.array([means[at] for at in asked_for], dtype=np.float64)
     is_timed = np.array([key in timed and key not in measured for key in keys], dtype=np.bool_)
     given = frame["baseline_tokens_per_s"].to_numpy(copy=True)
     origin = frame["baseline_origin"].to_numpy(dtype=object, copy=True)
@@ -151,6 +154,23 @@ def _with_asked_baselines(frame: pd.DataFrame) -> pd.DataFrame:
 def _mean_step_ms(step_ms: NDArray[np.float64], *, decode_only: bool) -> float:
     """Return the step time of repeated runs: where it gives their throughputs, that of the mean one."""
     return float(1 / np.mean(1 / step_ms) if decode_only else np.mean(step_ms))
+
+
+def _mean_alike(
+    runs: Sequence[int], own: NDArray[np.float64], loads: Sequence[Key | None], load: Key | None
+) -> float:
+    """Return the mean of the runs, without those known to have been asked for another load.
+
+    Loads of one format can be compared; there, what was measured alike (a mean concurrency) does not
+    make one load of two.
+    """
+    alike = [run for run in runs if not _asked_otherwise(loads[run], load)]
+    return float(np.mean(own[alike])) if alike else np.nan
+
+
+def _asked_otherwise(one: Key | None, other: Key | None) -> bool:
+    """Return whether two rows of one format say that their loads differ."""
+    return one is not None and other is not None and one[0] == other[0] and one != other
 
 
 def _at_context(

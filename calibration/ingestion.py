@@ -12,6 +12,10 @@ from calibration.readers import CANONICAL_NAMES, Cell, PointWarning
 from calibration.table import Points, speculative_rows
 from specmodel.errors import FormatError
 
+DEPTH_CHANGED = "depth_changed"
+"""Code of the warning that a server was run at several depths."""
+
+_ONE_SERVER = ("vllm_bench_serve", "vllm_log", "vllm_request_metrics")  # say the depth by file
 _MOST_FILES = 6
 _PAIR_COLUMNS = (
     *("target_model", "workload", "batch_size", "context_tokens", "num_steps", "topk"),
@@ -57,7 +61,7 @@ class IngestedGroup:
     def warnings(self) -> tuple[PointWarning, ...]:
         """What should be known about the rows."""
         if self.points is not None:
-            return self.points.warnings
+            return (*self.points.warnings, *_warn_depths(self))
         return tuple(warning for reading in self.group.readings for warning in reading.warnings)
 
     @property
@@ -107,6 +111,19 @@ class Ingested:
     def usable(self) -> bool:
         """Whether any file says something."""
         return any(group.group.readings for group in self.groups)
+
+
+def _warn_depths(one: IngestedGroup) -> tuple[PointWarning, ...]:
+    """Return a warning about files that were read together and differ in depth, once for the group."""
+    known = any(w.code == DEPTH_CHANGED for reading in one.group.readings for w in reading.warnings)
+    depths = {row["num_steps"] for row in one.rows if row.get("num_steps")}
+    if known or len(one.group.readings) < 2 or len(depths) < 2:
+        return ()
+    if one.group.format not in _ONE_SERVER:
+        return ()
+    return (
+        PointWarning(code=DEPTH_CHANGED, message="the files differ in depth: one row for each"),
+    )
 
 
 def _left_out(groups: Sequence[IngestedGroup]) -> list[PointWarning]:

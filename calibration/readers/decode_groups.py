@@ -1,6 +1,8 @@
 """Decode lines of one stream, batch size and graph flag pooled: medians in bounded memory."""
 
+import math
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -169,12 +171,15 @@ class DecodePool:
         found: list[DecodeGroup] = []
         gaps: list[_Cell] = []
         for batches in kinds.values():
-            larger = _LONGEST  # usual of the larger batches: no smaller one takes longer
-            for batch in sorted(batches, reverse=True):
-                cells = batches[batch]
+            known = {
+                batch: self._usual_octave(cells)
+                for batch, cells in batches.items()
+                if _num_lines(cells) >= _FEW
+            }
+            for batch, cells in batches.items():
                 usual = self._usual_octave(cells)
                 if _num_lines(cells) == 1:
-                    usual = min(usual, larger)
+                    usual = min(usual, _most_octave(batch, known))
                 for band, members in _bands(cells).items():
                     few = _num_lines(members) < _FEW
                     most = (usual if few else self._usual_octave(members)) + GAP_OCTAVES
@@ -182,8 +187,6 @@ class DecodePool:
                     gaps += [cell for cell in members if cell.time_octave >= most]
                     if steady:
                         found.append(self._group(steady, band))
-                if _num_lines(cells) >= _FEW:
-                    larger = min(larger, usual)
         return PooledStream(
             groups=tuple(sorted(found, key=lambda group: group.first_line)),
             gaps=_num_lines(gaps),
@@ -311,6 +314,21 @@ def _bands_of(context_tokens: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the bands of contexts; below one token it is that of one."""
     octave = np.frexp(context_tokens)[1].astype(np.int64) - 1
     return np.clip(octave // BAND_OCTAVES, 0, _MOST_BAND)
+
+
+def _most_octave(batch: int, known: Mapping[int, int]) -> int:
+    """Return the longest usual time of a batch that was seen once, from what others take.
+
+    No batch takes longer than a larger one. Beyond the largest, half of proportional growth is
+    allowed, in powers of two; a gap is eight times that.
+    """
+    larger = [octave for other, octave in known.items() if other >= batch]
+    if larger:
+        return min(larger)
+    if not known:
+        return _LONGEST
+    nearest = max(known)
+    return known[nearest] + math.ceil(math.log2(batch / nearest) / 2)
 
 
 def _num_lines(cells: list[_Cell]) -> int:

@@ -30,8 +30,8 @@ _ONE_OF = frozenset({"last_gen_throughput", "overall_throughput", "last_ttft"})
 _STEADY = "steady_state_output_throughput"
 _MESSAGES: Final[Mapping[str, str]] = {
     **ONE_BATCH_MESSAGES,
-    "early_stopped": "requests ended early and the batch shrank; the throughput is that of the "
-    "steady window, while all ran",
+    "early_stopped": "requests ended early and the batch shrank; without a steady window, while all "
+    "ran, the throughput is that of the shrinking batch",
     "repeated_run": "the same run name and load stands more than once (results are appended to "
     "the file): all were kept, older ones may be of another server",
 }
@@ -128,14 +128,6 @@ def _read_record(record: JsonRecord, findings: Findings, seen: set[tuple[object,
         findings.drop("missing_throughput", line, "no throughput", column="output_throughput")
     elif "acc_length" in fields and not acceptance.is_known:
         findings.drop("not_a_number", line, "accept length is no number", column="acc_length")
-    elif stopped and steady is None:
-        findings.drop(
-            "early_stopped",
-            line,
-            "requests ended early and no steady window was measured: the throughput is that of a "
-            "batch that shrank",
-            column="num_early_stopped",
-        )
     else:
         cells, notes = one_batch_cells(batch_size, throughput, acceptance)
         input_len, output_len = number_at(fields, "input_len"), positive_at(fields, "output_len")

@@ -36,6 +36,8 @@ _MESSAGES: Final[Mapping[str, str]] = {
     **NOTE_MESSAGES,
     "accept_thresholds_changed": "the accept thresholds of a running server were changed: the "
     "accept length may mix both",
+    "few_samples": "fewer than 3 step times at a batch size: one gap with idle time in it may be the "
+    "20th percentile",
     "depth_unknown": "no number of steps among the server arguments: num_steps is left empty",
     "last_interval_throughput": "no step times (SGLANG_RECORD_STEP_TIME=1 records them): the "
     "throughput is that of the last interval, at a batch size nobody knows",
@@ -208,14 +210,11 @@ def _add_batch(
         return
     measured = [number_at({"gap": gap}, "gap") for gap in (gaps if isinstance(gaps, list) else ())]
     times_s = [gap for gap in measured if gap is not None and gap > 0]
-    if len(times_s) < _FEWEST_SAMPLES:
-        findings.drop(
-            "few_samples",
-            rank.line,
-            f"{len(times_s)} step times at batch size {batch_size:g}; from {_FEWEST_SAMPLES} on, "
-            "one gap with idle time in it does not count",
-        )
+    if not times_s:
+        findings.drop("no_samples", rank.line, f"no step time at batch size {batch_size:g}")
         return
+    if len(times_s) < _FEWEST_SAMPLES:
+        notes = (*notes, "few_samples")
     step_time_s = float(np.percentile(times_s, _PERCENTILE))
     cells = rank.cells()
     accept_length = rank.accept_length or 1.0

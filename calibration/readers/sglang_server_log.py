@@ -287,15 +287,16 @@ def _dropped(log: LogFile, findings: LogFindings) -> Iterable[Dropped]:
 def _eras(sections: Iterable[ServerSection]) -> tuple[str, ...]:
     """Return the layouts of the servers, in order of appearance.
 
-    A server of 0.5.16 writes some lines without the items by which it is known.
+    Lines without speculation lack the items by which a newer release is known, and so do some others
+    of 0.5.16: a layout that differs from a newer one of the file by such items alone is that one.
     """
     found: list[int] = []
-    comma, suffixed = ERAS.index("0.5.6"), ERAS.index("0.5.16")
     for section in sections:
-        eras: list[int] = []
         for stream in section.counted():
-            eras += [era for era in stream.eras if era not in eras]
-        if suffixed in eras:
-            eras = [era for era in eras if era != comma]
-        found += [era for era in eras if era not in found]
-    return tuple(ERAS[era] for era in found)
+            found += [era for era in stream.eras if era not in found]
+    hidden = {
+        ERAS.index(older)
+        for older, newer in (("0.4.6", "0.5.4"), ("0.5.6", "0.5.16"))
+        if ERAS.index(newer) in found
+    }
+    return tuple(ERAS[era] for era in found if era not in hidden)

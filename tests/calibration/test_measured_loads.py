@@ -140,3 +140,43 @@ def test_few_rounds_make_an_accept_length_and_its_fit_less_certain() -> None:
         variance = (second - sum(accuracy) ** 2) / rounds
         assert spread == pytest.approx(np.sqrt(variance) / (1 + sum(accuracy)))
     assert widths[1] > 50 * widths[0]
+
+
+def test_a_baseline_of_another_load_that_was_asked_for_is_not_borrowed() -> None:
+    """Two runs of a sweep are not mixed, even where all that was measured is equal."""
+    common: dict[str, Cell] = {
+        "batch_size": 8.0,
+        "accept_length": 2.0,
+        "output_tokens_per_s": 900.0,
+    }
+    baseline: dict[str, Cell] = {**common, "num_steps": 0.0, "accept_length": 1.0}
+    drafted: dict[str, Cell] = {**common, "num_steps": 3.0}
+    rows = [
+        Row(line=1, cells=baseline, load=("run", 1, 8)),
+        Row(line=2, cells=drafted, load=("run", 2, 8)),
+        Row(line=3, cells=drafted, load=("run", 1, 8)),
+    ]
+    assert points_of_rows(rows).frame["baseline_tokens_per_s"].notna().tolist() == [
+        False,
+        False,
+        True,
+    ]
+
+
+def test_a_baseline_at_the_nearest_context_counts_and_none_that_is_far_away() -> None:
+    cells: dict[str, Cell] = {"batch_size": 1.0, "num_steps": 0.0, "accept_length": 1.0}
+    drafted: dict[str, Cell] = {"batch_size": 1.0, "num_steps": 3.0, "accept_length": 2.0}
+    rows = [
+        Row(
+            line=n,
+            cells={**cells, "context_tokens": context, "output_tokens_per_s": rate},
+            load=(1,),
+        )
+        for n, (context, rate) in enumerate([(1000.0, 100.0), (1100.0, 98.0), (9000.0, 60.0)])
+    ] + [
+        Row(line=9, cells={**drafted, "context_tokens": c, "output_tokens_per_s": 150.0}, load=(1,))
+        for c in (1400.0, 8000.0, 90000.0)
+    ]
+    found = points_of_rows(rows).frame["baseline_tokens_per_s"].tolist()[3:]
+    assert found[:2] == [99.0, 60.0]
+    assert np.isnan(found[2])

@@ -122,11 +122,13 @@ def test_an_idle_server_has_no_throughput(idle: object) -> None:
     assert codes(found) == {"lifetime_counters", "no_throughput"}
 
 
-def test_too_few_gaps_are_no_step_time() -> None:
+def test_few_gaps_are_said_and_none_are_no_row() -> None:
     state = STATE | {"step_time_dict": {"1": [3.0, 0.02], "2": [], "8": GAPS, "16": None}}
     found = reading(reply(state))
-    assert [row.cells["batch_size"] for row in found.rows] == [8.0]
-    assert dropped(found) == {"few_samples": 3}
+    assert [row.cells["batch_size"] for row in found.rows] == [1.0, 8.0]
+    assert found.rows[0].cells["step_time_ms"] == pytest.approx(20 + 0.2 * (3000 - 20))
+    assert "few_samples" in codes(found)
+    assert dropped(found) == {"no_samples": 2}
 
 
 def test_gaps_that_cannot_be_are_left_out() -> None:

@@ -391,3 +391,27 @@ def test_a_server_that_crashes_without_end_is_read_in_bounded_memory(
     reading = read(*[BANNER, *[decode()] * 3] * 8)
     assert len(reading.rows) == 5
     assert dropped(reading) == {"warmup": 5, "too_many_groups": 9}
+
+
+@pytest.mark.parametrize(("old", "new"), [("0.4.6", "0.5.4"), ("0.5.6", "0.5.16")])
+def test_a_baseline_section_is_of_the_release_of_the_others(
+    read: ReadLines, old: str, new: str
+) -> None:
+    """Its lines lack the items that came with speculation; they are no older layout."""
+    plain, drafted = decode(accept=None), decode()
+    if new == "0.5.4":
+        plain, drafted = (line.replace("batch,", "batch.") for line in (plain, drafted))
+    else:
+        drafted = drafted.replace("accept rate", "cap len: 3.0, accept rate")
+    reading = read(BASELINE_BANNER, *[plain] * 3, BANNER, *[drafted] * 3)
+    assert reading.era == (new,)
+    assert "mixed_eras" not in codes(reading)
+    assert read(BASELINE_BANNER, *[plain] * 3).era == (old,)
+
+
+def test_a_gap_that_is_the_only_line_of_the_largest_batch_is_no_row(read: ReadLines) -> None:
+    steady = [decode(running=4, rate=1000.0)] * 5
+    gap = decode(running=8, rate=1000.0 * 2 / 25)  # 25 times the round of batch 4
+    reading = read(BANNER, *steady, decode(running=8, rate=1.0), gap)
+    assert [row.cells["batch_size"] for row in reading.rows] == [4.0]
+    assert dropped(reading)["idle"] == 1
