@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Final, TypeAlias, cast
 
 from calibration.readers import (
+    LogReader,
+    Reader,
     Reading,
-    Recognised,
     SeriesReader,
     SourceText,
     recognise_file,
@@ -94,7 +95,7 @@ def read_groups(
         if isinstance(opened, FileGroup):
             order.append(opened)
             continue
-        key = (opened.found.reader.FORMAT, *opened.series)
+        key = (opened.reader.FORMAT, *opened.series)
         if key not in groups:
             order.append(key)
         groups[key].append(opened)
@@ -120,11 +121,13 @@ def files_of(paths: Sequence[PathLike]) -> tuple[tuple[Path, bool], ...]:
     Raises
     ------
     FormatError
-        With code ``no_files`` or ``too_many_files``.
+        With code ``not_found``, ``no_files`` or ``too_many_files``.
     """
     found: dict[Path, bool] = {}
     for path in map(Path, paths):
         if not path.is_dir():
+            if not path.exists():  # said before anything is read, for nothing would say it later
+                raise FormatError(path, "no such file; check the path", code="not_found")
             found[path] = True
             continue
         inside = _files_inside(path)
@@ -152,13 +155,17 @@ def _files_inside(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Opened:
-    """A file whose reader is known; `reading` is what it says by itself."""
+    """A file whose reader is known; `reading` is what it says by itself.
+
+    The text is kept only where the format is read as a series: a folder may hold much of it.
+    """
 
     path: Path
     is_named: bool
-    found: Recognised
-    series: tuple[str, ...]
+    reader: Reader | LogReader
     reading: Reading | FormatError
+    series: tuple[str, ...] = ()
+    source: SourceText | None = None
 
 
 def _open(
@@ -178,12 +185,19 @@ def _open(
         reading = found.read()
     except FormatError as error:
         reading = error
-    return _Opened(path=path, is_named=is_named, found=found, series=series, reading=reading)
+    return _Opened(
+        path=path,
+        is_named=is_named,
+        reader=found.reader,
+        reading=reading,
+        series=series,
+        source=found.source if series and isinstance(found.source, SourceText) else None,
+    )
 
 
 def _read_group(opened: list[_Opened]) -> list[FileGroup]:
     """Return the group of some files of one format, and those of the files that are broken."""
-    name = opened[0].found.reader.FORMAT
+    name = opened[0].reader.FORMAT
     if len(opened) > 1 and opened[0].series:
         series = _read_series(opened)
         if series is not None:
@@ -207,12 +221,12 @@ def _read_group(opened: list[_Opened]) -> list[FileGroup]:
 
 def _read_series(opened: list[_Opened]) -> FileGroup | None:
     """Return the group of the moments of one server; None where fewer than two can be read."""
-    sources = [cast("SourceText", one.found.source) for one in opened]
+    sources = [one.source for one in opened if one.source is not None]
     files = tuple(one.path for one in opened)
-    name = opened[0].found.reader.FORMAT
+    name = opened[0].reader.FORMAT
     named = any(one.is_named for one in opened)
     try:
-        reading = cast("SeriesReader", opened[0].found.reader).read_series(sources)
+        reading = cast("SeriesReader", opened[0].reader).read_series(sources)
     except FormatError as error:
         return FileGroup(format=name, files=files, error=error, named=named)
     return FileGroup(format=name, files=files, readings=(reading,), named=named)

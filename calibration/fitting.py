@@ -149,6 +149,11 @@ def _check_usable(chosen: SystemPoints, usable: SystemRows) -> None:
     runs = frame.loc[numbers(frame, "num_steps") != 0]
     if runs.empty:
         reason = "every row is a baseline (num_steps 0): add a run with speculation"
+    elif not np.isfinite(numbers(runs, "output_tokens_per_s")).any():
+        reason = (
+            "no run with speculation has a throughput: its acceptance alone tells nothing about "
+            "time; add a benchmark result of the same server"
+        )
     elif not np.isfinite(numbers(runs, "baseline_tokens_per_s")).any():
         reason = (
             "no row has a baseline: fill baseline_tokens_per_s, or add rows with num_steps 0 and "
@@ -190,11 +195,11 @@ def _observations(usable: SystemRows) -> tuple[Observation, ...]:
     return tuple(found)
 
 
-def _hull(frame: pd.DataFrame) -> dict[str, tuple[float, float]]:
-    """Smallest and largest value of each quantity that the points state."""
+def _hull(usable: SystemRows) -> dict[str, tuple[float, float]]:
+    """Smallest and largest value of each quantity, as measured and as the loads they stand for."""
     hull = {}
     for name in _HULL:
-        values = numbers(frame, name)
+        values = np.concatenate([numbers(usable.as_measured, name), numbers(usable.frame, name)])
         if np.isfinite(values).any():
             hull[name] = (float(np.nanmin(values)), float(np.nanmax(values)))
     return hull
@@ -212,8 +217,8 @@ def _outliers(usable: SystemRows, fitted: MapFit) -> list[str]:
         away = np.expm1(fitted.marginal_residual[index])
         notes.append(
             f"{Path(str(row['file'])).name}, line {int(row['line'])}: measured speed-up is "
-            f"{away:+.0%} from the fit, {abs(fitted.marginal_residual[index]) / sd:.1f} standard "
-            "deviations; check this row"
+            f"{away:+.0%} from what the constants alone give, "
+            f"{abs(fitted.marginal_residual[index]) / sd:.1f} standard deviations; check this row"
         )
     return notes
 
@@ -264,7 +269,7 @@ def _calibration(
         num_experts=float(numbers(frame, "num_experts")[0]),
         experts_per_token=float(numbers(frame, "experts_per_token")[0]),
         throughput_scope=texts(frame, "throughput_scope")[0] or "aggregate",
-        hull=_hull(usable.as_measured),
+        hull=_hull(usable),
         num_points=len(usable.rows),
         residual_log_sd=float(np.sqrt(np.mean(fitted.residual**2))),
         points_sha256=hashlib.sha256(format_points(chosen.points).encode()).hexdigest(),

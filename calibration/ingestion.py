@@ -105,7 +105,12 @@ class Ingested:
     def warnings(self) -> tuple[PointWarning, ...]:
         """What should be known of all groups, files that could not be used included."""
         said = [warning for group in self.groups for warning in group.warnings]
-        return tuple(dict.fromkeys([*said, *_left_out(self.groups)]))
+        return tuple(dict.fromkeys([*said, *self.left_out]))
+
+    @property
+    def left_out(self) -> tuple[PointWarning, ...]:
+        """Which files could not be used, and why."""
+        return tuple(_left_out(self.groups))
 
     @property
     def usable(self) -> bool:
@@ -115,11 +120,11 @@ class Ingested:
 
 def _warn_depths(one: IngestedGroup) -> tuple[PointWarning, ...]:
     """Return a warning about files that were read together and differ in depth, once for the group."""
+    if one.group.format not in _ONE_SERVER or len(one.group.readings) < 2:
+        return ()
     known = any(w.code == DEPTH_CHANGED for reading in one.group.readings for w in reading.warnings)
     depths = {row["num_steps"] for row in one.rows if row.get("num_steps")}
-    if known or len(one.group.readings) < 2 or len(depths) < 2:
-        return ()
-    if one.group.format not in _ONE_SERVER:
+    if known or len(depths) < 2:
         return ()
     return (
         PointWarning(code=DEPTH_CHANGED, message="the files differ in depth: one row for each"),

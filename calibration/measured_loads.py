@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from specmodel.calibrated import Calibration
+
 Array = NDArray[np.float64]
 
 CONTEXT_BAND: Final = 3.0
@@ -55,6 +57,56 @@ def with_common_loads(frame: pd.DataFrame) -> pd.DataFrame:
         batch_size=_common(batch, drafts, BATCH_BAND),
         context_tokens=_common(context, drafts, CONTEXT_BAND),
     )
+
+
+def at_calibrated_loads(frame: pd.DataFrame, calibration: Calibration) -> pd.DataFrame:
+    """Return rows in which batches and contexts of a calibrated load have its value.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Rows to predict.
+    calibration : Calibration
+        What they are predicted from.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A copy. Only a value within the range of the points that were fitted, and within a band of a
+        calibrated one, is changed, and only where the calibration stands for measured values.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from specmodel.configuration import Configuration
+    >>> calibration = replace(
+    ...     Calibration.from_prior(), configurations=(Configuration(num_steps=3.0, context_tokens=1150.0),),
+    ...     hull={"context_tokens": (1040.0, 1261.5)})
+    >>> frame = pd.DataFrame({"batch_size": [2.0, 2.0], "context_tokens": [1200.0, 4000.0]})
+    >>> at_calibrated_loads(frame, calibration)["context_tokens"].tolist()
+    [1150.0, 4000.0]
+    """
+    return frame.assign(
+        **{
+            name: _nearest(frame[name].to_numpy(dtype=np.float64), calibration, name, band)
+            for name, band in (("batch_size", BATCH_BAND), ("context_tokens", CONTEXT_BAND))
+        }
+    )
+
+
+def _nearest(values: Array, calibration: Calibration, name: str, band: float) -> Array:
+    """Return values with those that a calibrated one stands for replaced by it."""
+    stated = {getattr(one, name) for one in calibration.configurations} - {None, 0.0}
+    low, high = calibration.hull.get(name, (np.nan, np.nan))
+    if not stated or {low, high} <= stated:
+        return values
+    known = np.array(sorted(stated))
+    inside = np.flatnonzero((values > 0) & (low <= values) & (values <= high))
+    away = np.abs(np.log(values[inside, None] / known))
+    close = away.min(axis=1) <= np.log(band)
+    found = values.copy()
+    found[inside[close]] = known[away.argmin(axis=1)[close]]
+    return found
 
 
 def _common(values: Array, drafts: NDArray[np.bool_], band: float) -> Array:

@@ -100,11 +100,11 @@ def read_planned_points(path: Path) -> PlannedPoints:
 def _table_text(path: Path) -> SourceText:
     """The text of a table of points; what a reader knows of another format, as such a table."""
     try:
-        of_points = recognise_file(path).reader.FORMAT == points_csv.FORMAT
+        found = recognise_file(path)
     except FormatError:
-        of_points = True  # and what is wrong with it is said where a table is read
-    if of_points:
-        return read_text(path)
+        return read_text(path)  # what is wrong with it is said where a table is read
+    if found.reader.FORMAT == points_csv.FORMAT and isinstance(found.source, SourceText):
+        return found.source
     text = format_points(read_points(path))
     return SourceText(path=path, text=text, encoding="utf-8")
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from calibration.bounds import BOUNDS
-from calibration.measured_loads import with_common_loads
+from calibration.measured_loads import at_calibrated_loads, with_common_loads
 from calibration.notes import Note, broken_baseline_notes
 from calibration.planned_points import PlannedPoints, read_planned_points
 from calibration.prediction_notes import calibration_notes, prediction_notes
@@ -96,7 +96,7 @@ def _predict_rows(calibration: Calibration, frame: pd.DataFrame) -> list[PointPr
     shares = measured_share(frame).tolist()
     asked: dict[int, Question] = {}
     answered: dict[int, PointPrediction] = {}
-    for index, row in enumerate(_rows(frame)):
+    for index, row in enumerate(_rows(calibration, frame)):
         if row["num_steps"] == 0:
             answered[index] = _without_speculation(row)
             continue
@@ -146,10 +146,10 @@ class _Row(dict[str, float]):
     workload: str = ""
 
 
-def _rows(frame: pd.DataFrame) -> list[_Row]:
+def _rows(calibration: Calibration, frame: pd.DataFrame) -> list[_Row]:
     """Rows with what a question needs."""
     names = (*_CONFIGURATION, "accept_length", "baseline_tokens_per_s", "output_tokens_per_s")
-    frame = with_common_loads(frame)
+    frame = at_calibrated_loads(with_common_loads(frame), calibration)
     columns = [numbers(frame, name).tolist() for name in names]
     rows = []
     for workload, *values in zip(texts(frame, "workload"), *columns, strict=True):

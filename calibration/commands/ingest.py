@@ -60,7 +60,8 @@ def command(*, files: tuple[Path, ...], output: Path | None, explain: bool, as_j
     error = first_error(found)
     if error is not None:
         raise error
-    notes = [] if explain and not as_json else [str(one) for one in found.warnings]
+    explained = explain and not as_json  # the text has the warnings of what was read
+    notes = [str(one) for one in (found.left_out if explained else found.warnings)]
     if output is not None and written is None:
         notes.append(f"no row to write; {output} was not written")
     for note in notes:

@@ -196,16 +196,26 @@ def recognise_file(
     Raises
     ------
     FormatError
-        Where the file cannot be opened, or is of no known format (code ``unknown_format``; where it
-        begins like JSON and does not parse, ``bad_json``).
+        Where the file cannot be opened, is a log in a pipe (code ``not_a_file``), or is of no known
+        format (code ``unknown_format``; where it begins like JSON and does not parse, ``bad_json``
+        or ``malformed_json``).
     """
-    log = LogFile(path=Path(path), progress=progress)
-    head = read_head(path, HEAD_CHARACTERS)
-    for log_reader in LOG_READERS:
-        if log_reader.recognise(head):
-            return Recognised(reader=log_reader, source=log)
-    source = read_text(path)
-    head = source.text[:HEAD_CHARACTERS]
+    path = Path(path)
+    if path.is_fifo():
+        source = read_text(path)  # a pipe can be read only once
+        head = source.text[:HEAD_CHARACTERS]
+        if any(log_reader.recognise(head) for log_reader in LOG_READERS):
+            raise FormatError(
+                path, "a log in a pipe; save it to a file and name that", code="not_a_file"
+            )
+    else:
+        head = read_head(path, HEAD_CHARACTERS)
+        for log_reader in LOG_READERS:
+            if log_reader.recognise(head):
+                log = LogFile(path=path, progress=progress)
+                return Recognised(reader=log_reader, source=log)
+        source = read_text(path)
+        head = source.text[:HEAD_CHARACTERS]
     for reader in READERS:
         if reader.recognise(head):
             return Recognised(reader=reader, source=source)
@@ -250,7 +260,10 @@ def _unknown(source: SourceText, head: str) -> FormatError:
     if first is None:
         return FormatError(source.path, "nothing but comments", code="empty_file")
     hint = "a table needs a header with accept_length (or acc_length, tau, full_accuracy, ...) and "
-    hint += "a throughput, separated by commas, semicolons or tabs"
+    hint += (
+        "a throughput, separated by commas, semicolons or tabs; `specmodel ingest --help` names "
+    )
+    hint += "the other formats"
     commented = (line.lstrip("# ") for line in lines if line.startswith("#"))
     if any(points_csv.recognise(line) for line in commented):
         hint = "its header stands behind a #, which makes it a comment; take the # off"

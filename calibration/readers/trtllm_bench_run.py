@@ -40,7 +40,6 @@ RUN_MESSAGES: Final[Mapping[str, str]] = {
 
 _TREE_MODES = ("medusa", "lookahead", "explicit", "redrafter")  # draft length counts tree nodes
 _MOST_STEPS = 1024
-_LEAST_RATE = 1e-9
 _WHOLE = 0.01  # how far a derived depth may be from a whole number
 
 

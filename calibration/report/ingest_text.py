@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from calibration.acceptance_intervals import conditional_intervals
-from calibration.ingestion import Ingested, IngestedGroup
+from calibration.ingestion import Ingested, IngestedGroup, filled_rows
 from calibration.readers import Cell, Dropped
 from calibration.report.ingest_json import file_names
 from calibration.report.layout import WIDTH, labelled, number, table, wrapped
@@ -33,6 +33,8 @@ _MOST_TEXT = 14
 def ingest_text(ingested: Ingested, output: str | None, *, explain: bool = False) -> str:
     """Return what files say as text; warnings are printed apart, unless everything is explained.
 
+    Files that could not be used are left to warnings.
+
     Parameters
     ----------
     ingested : Ingested
@@ -51,8 +53,8 @@ def ingest_text(ingested: Ingested, output: str | None, *, explain: bool = False
     names = file_names([file for one in ingested.groups for file in one.group.files])
     blocks = []
     for one in ingested.groups:
-        if one.group.error is not None and not one.group.named:
-            continue  # a warning names it
+        if one.group.error is not None:
+            continue  # a warning says why
         title = wrapped(", ".join(names[file] for file in one.group.files[:8]), indent=2)
         if len(one.group.files) > 8:
             title += f" and {len(one.group.files) - 8} more"
@@ -64,11 +66,20 @@ def ingest_text(ingested: Ingested, output: str | None, *, explain: bool = False
         blocks.append(
             labelled(
                 "written",
-                f"{output}: {len(points)} rows; fit them with `specmodel fit {output}`",
+                f"{output}: {len(points)} row{'s' if len(points) > 1 else ''}; "
+                + _next_step(ingested, output),
                 column=_COLUMN + 2,
             )
         )
     return "\n\n".join(blocks)
+
+
+def _next_step(ingested: Ingested, output: str) -> str:
+    """Return what can be done with the table that was written."""
+    rows = filled_rows(ingested.points) if ingested.points is not None else ()
+    if any({"output_tokens_per_s", "baseline_tokens_per_s"} <= row.keys() for row in rows):
+        return f"fit them with `specmodel fit {output}`"
+    return "to fit them, add a run with speculation and one without at the same load, both timed"
 
 
 def _facts(one: IngestedGroup, *, explain: bool) -> list[str]:
@@ -81,9 +92,6 @@ def _facts(one: IngestedGroup, *, explain: bool) -> list[str]:
         head = f"  {label}".ljust(_COLUMN + 2) + "- "
         return wrapped(text, first=head, indent=len(head))
 
-    if one.group.error is not None:
-        known = one.group.format or "unknown"
-        return [line("format", known), line("refused", one.group.error.reason)]
     era = f", layout of {', '.join(one.era)}" if one.era else ""
     facts = [line("format", one.group.format + era)]
     if explain:
@@ -117,10 +125,10 @@ def _counted(one: IngestedGroup) -> str:
     """Return how many rows a group has, of which kind."""
     if one.cost_table:
         return f"none: a cost table with {len(one.cost_table)} probes"
-    baselines = sum(row.get("num_steps") == 0 for row in one.rows)
-    speculative = len(one.rows) - baselines
-    text = f"{speculative} with speculation, {baselines} without"
-    return text + (f"; {len(one.pairs)} paired" if one.pairs else "")
+    rows, num_pairs = one.rows, len(one.pairs)
+    baselines = sum(row.get("num_steps") == 0 for row in rows)
+    text = f"{len(rows) - baselines} with speculation, {baselines} without"
+    return text + (f"; {num_pairs} paired" if num_pairs else "")
 
 
 def _listing(one: IngestedGroup) -> str:

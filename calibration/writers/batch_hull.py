@@ -196,6 +196,9 @@ def context_of(calibration: Calibration, context_tokens: float | None = None) ->
     if context_tokens is None:
         if math.isnan(low):
             return None
+        stated = {one.context_tokens for one in calibration.configurations} - {None}
+        if len(stated) == 1:  # measured contexts of one load are one
+            return stated.pop()
         if low < high:
             raise ParameterError(
                 "context_tokens",

@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import os
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,18 @@ def test_fit_takes_the_same_files_directly(specmodel: RunCommand) -> None:
     assert [run.exit_code for run in runs] == [0, 0], runs[0].output
     constants = [json.loads(run.stdout)["constants"] for run in runs]
     assert constants[0] == constants[1]
+
+
+def test_a_log_is_predicted_at_the_loads_that_it_was_fitted_at(specmodel: RunCommand) -> None:
+    assert specmodel("fit", SERVER_LOG, BASELINE_LOG).exit_code == 0
+    assert specmodel("ingest", SERVER_LOG, BASELINE_LOG, "-o", "bench.csv").exit_code == 0
+    speedups = []
+    for file in (SERVER_LOG, "bench.csv"):
+        answer = json.loads(specmodel("predict", "--points", file, "--json").stdout)
+        points = answer["points"][:5]  # those with a baseline
+        assert "extrapolation" not in json.dumps(points)
+        speedups.append([point["predicted_speedup"] for point in points])
+    assert speedups[0] == speedups[1]
 
 
 def test_predict_and_evaluate_take_the_same_files(specmodel: RunCommand) -> None:
@@ -119,6 +133,35 @@ def test_one_bad_file_among_good_ones_is_said_and_the_rest_is_read(specmodel: Ru
     assert Path("bench.csv").exists()
 
 
+@pytest.mark.parametrize("option", [(), ("--explain",)])
+def test_a_file_that_is_refused_is_named_once(
+    specmodel: RunCommand, option: tuple[str, ...]
+) -> None:
+    run = specmodel("ingest", SERVER_LOG, SGLANG / "unknown.json", *option)
+    assert run.stdout.count("unknown.json") + run.stderr.count("unknown.json") == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_a_pipe_is_read_once_and_whole_or_refused(specmodel: RunCommand, tmp_path: Path) -> None:
+    table = b"accept_length,throughput,baseline\n2.1,82.3,90.0\n"
+    runs: list[Any] = []
+    for content in (table, SERVER_LOG.read_bytes()):
+        pipe = tmp_path / f"pipe{len(runs)}"
+        os.mkfifo(pipe)
+        writer = threading.Thread(target=pipe.write_bytes, args=(content,), daemon=True)
+        writer.start()
+        runs.append(specmodel("ingest", pipe, "--json"))
+        writer.join(10)
+    assert groups_of(runs[0].stdout)[0]["rows"][0]["output_tokens_per_s"] == 82.3
+    assert "save it to a file" in runs[1].stderr
+
+
+def test_a_table_that_cannot_be_fitted_says_what_is_missing(specmodel: RunCommand) -> None:
+    run = specmodel("ingest", BASELINE_LOG, "-o", "bench.csv")
+    assert "specmodel fit" not in run.stdout
+    assert "add a run with speculation" in run.stdout
+
+
 def test_fit_refuses_a_bad_file_that_was_named(specmodel: RunCommand) -> None:
     run = specmodel("fit", SERVER_LOG, BASELINE_LOG, SGLANG / "unknown.json")
     assert run.exit_code == 1
@@ -150,3 +193,11 @@ def test_the_table_cannot_be_one_of_the_files(specmodel: RunCommand, tmp_path: P
     run = specmodel("ingest", "server.log", "-o", "server.log")
     assert run.exit_code == 1
     assert (tmp_path / "server.log").read_bytes() == SERVER_LOG.read_bytes()
+
+
+def test_a_path_that_does_not_exist_stops_everything(specmodel: RunCommand) -> None:
+    run = specmodel("ingest", SERVER_LOG, "no-such.log", "-o", "bench.csv", "--json")
+    assert run.exit_code == 1
+    assert run.stderr.count("\n") == 1
+    assert "no-such.log: no such file" in run.stderr
+    assert not Path("bench.csv").exists()

@@ -193,3 +193,12 @@ def test_depths_of_trees_are_not_depths_of_chains(make_system: MakeSystem) -> No
     assert [depth for depth, _ in schedule.accept_lengths] == [1, 2]
     with pytest.raises(ParameterError, match="of trees or blocks only"):
         depth_schedule(replace(system, configurations=(tree,)), {7: 4.0})
+
+
+def test_a_calibration_of_server_logs_has_one_context() -> None:
+    """Its contexts were measured, so that no two of them are equal; they stand for one load."""
+    logs = Path(__file__).parents[3] / "examples" / "engine_files"
+    calibration = fit([logs / "sglang_eagle3.log", logs / "sglang_baseline.log"])
+    schedule = depth_schedule(calibration, FullAccuracy([0.78, 0.54, 0.34]))
+    assert schedule.as_lists()[0][0] == 1
+    assert schedule.as_lists()[-1][1] <= 32
