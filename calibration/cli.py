@@ -52,6 +52,9 @@ _COMMANDS = (
         "evaluate", "calibration.commands.evaluate", "How wrong is the model on unseen points."
     ),
     ListedCommand("ingest", "calibration.commands.ingest", "Read engine logs and benchmark files."),
+    ListedCommand(
+        "train", "calibration.commands.train", "What a drafter in training is worth in serving."
+    ),
     ListedCommand("data", "calibration.commands.data", "List the packaged systems."),
 )
 

@@ -4,6 +4,7 @@ Run as ``python scripts/refresh_readme.py``; with ``--check`` it only says wheth
 which the tests do. Blocks with several commands are examples without output and stay as they are.
 """
 
+import gzip
 import os
 import re
 import shlex
@@ -43,6 +44,8 @@ def refreshed(page: str) -> str:
         shutil.copy(ROOT / "examples" / "bench.csv", folder)
         for log in ("sglang_eagle3.log", "sglang_baseline.log"):
             shutil.copy(ROOT / "examples" / "engine_files" / log, folder)
+        with gzip.open(ROOT / "examples" / "training" / "speculators.log.gz") as packed:
+            (folder / "train.log").write_bytes(packed.read())
 
         def renewed(block: re.Match[str]) -> str:
             return f"```console\n{block[1]}\n{output_of(block[1], folder)}\n```"

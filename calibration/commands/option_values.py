@@ -11,6 +11,8 @@ from calibration.bounds import BOUNDS
 DEEPEST = int(BOUNDS["num_steps"].most)
 """Deepest draft that is answered for. [tokens]"""
 
+_MOST_STEPS = 10**9
+
 _SEPARATOR = re.compile(r"\s*[,;]\s*|\s+")
 
 _PICTURES = (".png", ".svg", ".pdf")
@@ -49,6 +51,44 @@ class Number(click.FloatRange):
     def _describe_range(self) -> str:
         """The bounds, for the help."""
         return str(self.bounds)
+
+
+class Until(click.ParamType[float | None]):
+    """A step, or ``end`` (None) for the one that a log tells."""
+
+    name = "end|STEP"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | None:
+        """Return the step, or refuse the text in one line."""
+        if value is None or value == "end":
+            return None
+        try:
+            step = int(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is neither a step nor 'end'", param, ctx)
+        if not 1 <= step <= _MOST_STEPS:
+            self.fail(f"{value!r} is outside 1 to {_MOST_STEPS}", param, ctx)
+        return float(step)
+
+
+class ServedPairs(click.ParamType[tuple[float, float]]):
+    """Two accept lengths, ``LOGGED:SERVED``."""
+
+    name = "logged:served"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, float]:
+        """Return the pair, or refuse the text in one line."""
+        if isinstance(value, tuple):
+            return value
+        logged, separator, served = str(value).partition(":")
+        number = Number("accept_length")
+        if not separator:
+            self.fail(f"{value!r} is no pair such as 2.75:2.4", param, ctx)
+        return number.convert(logged, param, ctx), number.convert(served, param, ctx)
 
 
 def depths(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...] | None:

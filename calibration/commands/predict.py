@@ -9,15 +9,13 @@ from click.core import ParameterSource
 from calibration.accept_lengths import AskedAcceptLength
 from calibration.answer import Asked, answer, note_lines
 from calibration.bounds import BOUNDS
+from calibration.commands.calibration_option import DEFAULT_CALIBRATION, chosen_calibration
 from calibration.commands.option_values import DEEPEST, Number, accuracies, depths, picture
 from calibration.commands.output_files import check_outputs
 from calibration.questions import AskedConfiguration, UsageError
 from calibration.report.layout import wrapped
 from specmodel.calibrated import Calibration
 from specmodel.errors import ParameterError
-
-DEFAULT_CALIBRATION = "calibration.json"
-PACKAGED_PRIOR = "packaged prior"
 
 _ACCEPTANCE = ("--accept", "--full", "--conditional", "--log")
 _BESIDE_POINTS = ("--points", "--calibration", "--json")
@@ -39,13 +37,14 @@ _MOST_TOKENS = int(BOUNDS["num_draft_tokens"].most)
     callback=accuracies,
     help="Conditional accuracies, depth 1 first.",
 )
-@click.option("--log", type=click.Path(path_type=Path), help="Training log (not read yet).")
+@click.option(
+    "--log", type=click.Path(path_type=Path), help="Training log; see also `specmodel train`."
+)
 @click.option(
     "--accuracy-from",
     type=click.Choice(["served", "training"]),
-    default="served",
-    show_default=True,
-    help="Where the acceptance was measured; training is transferred to serving.",
+    help="Where the acceptance was measured; training is transferred to serving.  [default: served, "
+    "of --log training]",
 )
 @click.option(
     "--depth",
@@ -98,8 +97,8 @@ def command(  # noqa: PLR0917 - click passes by name
     accept: float | None,
     full: tuple[float, ...] | None,
     conditional: tuple[float, ...] | None,
-    log: Path | None,  # noqa: ARG001 - refused before it is used
-    accuracy_from: str,
+    log: Path | None,
+    accuracy_from: str | None,
     depth: tuple[int, ...] | None,
     accept_depth: int | None,
     topk: int | None,
@@ -136,7 +135,7 @@ def command(  # noqa: PLR0917 - click passes by name
         context_tokens=context_tokens,
     )
     check_outputs([plot], [calibration or Path(DEFAULT_CALIBRATION)])
-    known, source = _calibration(calibration)
+    known, source = chosen_calibration(calibration)
     if points is not None:
         _predict_points(known, points, source=source, as_json=as_json)
         return
@@ -144,15 +143,17 @@ def command(  # noqa: PLR0917 - click passes by name
         found = answer(
             known,
             Asked(
-                accept=AskedAcceptLength(
-                    accept_length=accept,
-                    full_accuracy=full,
-                    conditional_accuracy=conditional,
-                    accept_depth=accept_depth,
-                    from_training=accuracy_from == "training",
-                )
-                if (accept, full, conditional) != (None, None, None)
-                else None,
+                accept=_asked_accept_length(
+                    log,
+                    AskedAcceptLength(
+                        accept_length=accept,
+                        full_accuracy=full,
+                        conditional_accuracy=conditional,
+                        accept_depth=accept_depth,
+                        from_training=(accuracy_from or ("training" if log else "served"))
+                        == "training",
+                    ),
+                ),
                 configuration=configuration,
                 workload=workload,
                 baseline_tokens_per_s=baseline,
@@ -200,22 +201,20 @@ def _check_usage(context: click.Context) -> None:
     acceptance = [name for name in given if name in _ACCEPTANCE]
     if len(acceptance) > 1:
         raise UsageError("one of them", f"{' and '.join(acceptance)} say the same thing twice")
-    if "--log" in given:
-        raise UsageError(
-            "the accuracies with --full or --conditional", "training logs are not read yet"
-        )
     if "--accept-depth" in given and "--accept" not in given:
         raise UsageError("--accept", "--accept-depth says where an accept length was measured")
     if "--plot" in given and not acceptance:
-        raise UsageError("--accept, --full or --conditional", "--plot draws predictions")
+        raise UsageError("--accept, --full, --conditional or --log", "--plot draws predictions")
 
 
-def _calibration(path: Path | None) -> tuple[Calibration, str]:
-    """The calibration to use, and where it comes from."""
-    if path is None and not Path(DEFAULT_CALIBRATION).exists():
-        return Calibration.from_prior(), PACKAGED_PRIOR
-    chosen = Path(DEFAULT_CALIBRATION) if path is None else path
-    return Calibration.load(chosen), str(chosen)
+def _asked_accept_length(log: Path | None, asked: AskedAcceptLength) -> AskedAcceptLength | None:
+    """The acceptance of the options, or of a log; None where neither is given."""
+    if log is not None:
+        from calibration.training.asked_by_log import asked_by_log  # noqa: PLC0415 - on demand
+
+        return asked_by_log(log, asked)
+    known = (asked.accept_length, asked.full_accuracy, asked.conditional_accuracy)
+    return None if known == (None, None, None) else asked
 
 
 def _predict_points(calibration: Calibration, path: Path, *, source: str, as_json: bool) -> None:

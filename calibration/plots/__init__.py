@@ -3,12 +3,15 @@
 from calibration.plots.figure_file import figure_format, save_figure
 from calibration.plots.fit_plot import fit_figure, plot_fit
 from calibration.plots.prediction_plot import plot_prediction, prediction_figure
+from calibration.plots.train_plot import plot_training, training_figure
 
 __all__ = [
     "figure_format",
     "fit_figure",
     "plot_fit",
     "plot_prediction",
+    "plot_training",
     "prediction_figure",
     "save_figure",
+    "training_figure",
 ]

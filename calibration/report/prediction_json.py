@@ -63,14 +63,16 @@ def _single(answer: Answer, depth: DepthAnswer, shared: list[dict[str, str]]) ->
     configuration = prediction.question.configuration
     record: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
-        "accept_length": _estimate(prediction.question.accept_length.estimate) if known else None,
+        "accept_length": estimate_json(prediction.question.accept_length.estimate)
+        if known
+        else None,
         "num_steps": depth.num_steps,
         "topk": _whole(configuration.topk),
         "num_draft_tokens": _whole(configuration.num_draft_tokens),
         "batch_size": _whole(configuration.batch_size),
-        "round_cost": _estimate(prediction.round_cost),
+        "round_cost": estimate_json(prediction.round_cost),
         **(_rates(prediction) if known else dict.fromkeys(_RATES)),
-        "break_even_accept_length": _estimate(prediction.break_even_accept_length),
+        "break_even_accept_length": estimate_json(prediction.break_even_accept_length),
         "probability_faster": prediction.probability_faster if known else None,
         "breakdown": [
             {
@@ -85,7 +87,7 @@ def _single(answer: Answer, depth: DepthAnswer, shared: list[dict[str, str]]) ->
     }
     if depth.as_logged is not None:
         record["as_logged"] = {
-            "accept_length": _estimate(depth.as_logged.question.accept_length.estimate),
+            "accept_length": estimate_json(depth.as_logged.question.accept_length.estimate),
             **_rates(depth.as_logged),
             "probability_faster": depth.as_logged.probability_faster,
         }
@@ -93,7 +95,7 @@ def _single(answer: Answer, depth: DepthAnswer, shared: list[dict[str, str]]) ->
         needed = depth.accept_length_needed
         record["target"] = {
             "speedup": answer.asked.target_speedup,
-            "accept_length": _estimate(needed),
+            "accept_length": estimate_json(needed),
             "feasible": math.isfinite(needed.median)
             and (depth.longest is None or needed.median <= depth.longest),
         }
@@ -112,15 +114,21 @@ def _rates(prediction: Prediction) -> dict[str, Any]:
     """Speed-up and what follows from a baseline."""
     tpot_s = prediction.tpot_s
     return {
-        "speedup": _estimate(prediction.speedup),
-        "output_tokens_per_s": _estimate(prediction.output_tokens_per_s),
-        "tpot_ms": _estimate(None if tpot_s is None else tpot_s.scaled(1 / MILLI)),
-        "per_user_tokens_per_s": _estimate(prediction.per_user_tokens_per_s),
+        "speedup": estimate_json(prediction.speedup),
+        "output_tokens_per_s": estimate_json(prediction.output_tokens_per_s),
+        "tpot_ms": estimate_json(None if tpot_s is None else tpot_s.scaled(1 / MILLI)),
+        "per_user_tokens_per_s": estimate_json(prediction.per_user_tokens_per_s),
     }
 
 
-def _estimate(estimate: Estimate | None) -> dict[str, float | None] | None:
-    """Median and bounds; None where there is no estimate."""
+def estimate_json(estimate: Estimate | None) -> dict[str, float | None] | None:
+    """Return median and bounds; None where there is no estimate, or where it is infinite.
+
+    Examples
+    --------
+    >>> estimate_json(Estimate(median=2.0, low=1.5, high=float("inf")))
+    {'median': 2.0, 'low': 1.5, 'high': None}
+    """
     if estimate is None:
         return None
     return {

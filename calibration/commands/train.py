@@ -1,0 +1,234 @@
+"""`specmodel train`: from a training log to what the drafter is worth in serving."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from calibration.commands.calibration_option import DEFAULT_CALIBRATION, chosen_calibration
+from calibration.commands.large_files import progress_of
+from calibration.commands.option_values import DEEPEST, Number, ServedPairs, Until, picture
+from calibration.commands.output_files import check_outputs
+from calibration.questions import AskedConfiguration, UsageError
+from calibration.report.layout import wrapped
+
+if TYPE_CHECKING:
+    from calibration.training.assessment import Assessment, TrainingQuestion
+    from calibration.training.training_log import TrainingLog
+    from specmodel.calibrated import Calibration
+
+
+@click.command()
+@click.argument("logs", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--calibration",
+    type=click.Path(path_type=Path),
+    help=f"Written by `specmodel fit`.  [default: ./{DEFAULT_CALIBRATION}, else the packaged prior]",
+)
+@click.option(
+    "--bench",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Benchmark points to fit instead, of an earlier drafter.",
+)
+@click.option("--depth", type=click.IntRange(1, DEEPEST), help="Served draft depth (num_steps).")
+@click.option("--topk", type=click.IntRange(min=1), help="Branching in serving; 1 = chain.")
+@click.option("--num-draft-tokens", type=click.IntRange(min=1), help="Verified tokens, with root.")
+@click.option("--batch-size", type=Number("batch_size"), help="Running requests in serving.")
+@click.option("--context-tokens", type=Number("context_tokens"), help="Context in serving.")
+@click.option("--workload", help="Workload of the calibration, for its baseline.")
+@click.option(
+    "--baseline", type=Number("baseline_tokens_per_s"), help="Tokens/s without speculation."
+)
+@click.option(
+    "--until",
+    type=Until(),
+    default="end",
+    show_default=True,
+    help="Last step of the run: a number, or the end that the log tells.",
+)
+@click.option(
+    "--target",
+    type=Number("speedup"),
+    default=1.3,
+    show_default=True,
+    help="Speed-up that the drafter should reach.",
+)
+@click.option(
+    "--served-pair",
+    "served_pairs",
+    type=ServedPairs(),
+    multiple=True,
+    metavar="LOGGED:SERVED",
+    help="Accept length of a similar drafter by its log, and as served at the same depth.",
+)
+@click.option(
+    "--response-tokens",
+    type=click.FloatRange(min=1),
+    help="Mean response length of the training data, to correct the bias at its edges.",
+)
+@click.option(
+    "--seconds-per-step", type=click.FloatRange(min=0, min_open=True), help="Of training."
+)
+@click.option("--format", "family", metavar="NAME", help="Trainer, where a file holds several.")
+@click.option(
+    "--correct-alias",
+    is_flag=True,
+    help="Divide accuracies that speculators 0.6.0 to 0.6.0.2 summed twice over processes.",
+)
+@click.option("--watch", is_flag=True, help="Follow a growing log until interrupted.")
+@click.option(
+    "--watch-seconds",
+    type=click.FloatRange(min=0.1),
+    default=30.0,
+    show_default=True,
+    help="Time between two looks.",
+)
+@click.option("--plot", metavar="FILE", callback=picture, help="Draw curves and projection.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+def command(
+    *,
+    logs: tuple[Path, ...],
+    calibration: Path | None,
+    bench: tuple[Path, ...],
+    depth: int | None,
+    topk: int | None,
+    num_draft_tokens: int | None,
+    batch_size: float | None,
+    context_tokens: float | None,
+    workload: str | None,
+    baseline: float | None,
+    until: float | None,
+    target: float,
+    served_pairs: tuple[tuple[float, float], ...],
+    response_tokens: float | None,
+    seconds_per_step: float | None,
+    family: str | None,
+    correct_alias: bool,
+    watch: bool,
+    watch_seconds: float,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Say what a drafter in training is worth in serving, now and when it is finished.
+
+    LOGS are those of one run, recognised by content: speculators, SpecForge, EAGLE, TorchSpec,
+    ModelOpt, NeMo Automodel, Medusa and other Hugging Face trainers; console output, tracker exports
+    as CSV, val_metrics.json. The points of the system are in --calibration or --bench.
+
+    \b
+    specmodel train train.log --bench bench.csv
+    specmodel train train.log --until 7500 --target 1.3 --plot run.png
+    """  # noqa: D301 - click wants the backspace itself
+    if not logs:
+        raise UsageError("the log of a run", "nothing to read")
+    if bench and calibration is not None:
+        raise UsageError("one of them", "--calibration and --bench both name a system")
+    check_outputs([plot], [*logs, *bench, calibration])
+    from calibration.training.assessment import TrainingQuestion  # noqa: PLC0415 - on demand
+    from calibration.training.served_transfer import transfer_of_pairs  # noqa: PLC0415 - as above
+
+    known, source = _system(calibration, bench)
+    question = TrainingQuestion(
+        configuration=AskedConfiguration(
+            num_steps=None if depth is None else (depth,),
+            topk=topk,
+            num_draft_tokens=num_draft_tokens,
+            batch_size=batch_size,
+            context_tokens=context_tokens,
+        ),
+        workload=workload,
+        baseline_tokens_per_s=baseline,
+        target_speedup=target,
+        until=until,
+        response_tokens=response_tokens,
+        seconds_per_step=seconds_per_step,
+        transfer=transfer_of_pairs(served_pairs),
+    )
+    for log in _logs(logs, family, correct_alias, watch_seconds if watch else None, as_json):
+        _report(log, known, source, question, plot=plot, as_json=as_json)
+
+
+def _system(calibration: Path | None, bench: tuple[Path, ...]) -> tuple["Calibration", str]:
+    """The system that will serve, and where it is from."""
+    if not bench:
+        return chosen_calibration(calibration)
+    from calibration.fitting import fit  # noqa: PLC0415 - pandas loads on demand
+
+    with progress_of(bench):
+        return fit(list(bench)), ", ".join(path.name for path in bench)
+
+
+def _logs(
+    paths: tuple[Path, ...],
+    family: str | None,
+    correct_alias: bool,
+    watch_s: float | None,
+    as_json: bool,
+) -> Iterator["TrainingLog"]:
+    """Yield the log once, or each time it has grown."""
+    if watch_s is None:
+        yield _read(paths, family, correct_alias=correct_alias, as_json=as_json)
+        return
+    from calibration.training.watching import watched_logs  # noqa: PLC0415 - on demand
+
+    yield from watched_logs(paths, family=family, correct_alias=correct_alias, every_s=watch_s)
+
+
+def _read(
+    paths: tuple[Path, ...], family: str | None, *, correct_alias: bool, as_json: bool
+) -> "TrainingLog":
+    """The log of a run; with --json a refused one is said on standard output as well."""
+    from calibration.report.train_json import refused_json  # noqa: PLC0415 - on demand
+    from calibration.training.reading import read_training_log  # noqa: PLC0415 - as above
+    from calibration.training.training_log import TrainingLogError  # noqa: PLC0415 - as above
+
+    try:
+        with progress_of(paths) as progress:
+            return read_training_log(
+                list(paths), family=family, correct_alias=correct_alias, progress=progress
+            )
+    except TrainingLogError as error:
+        if as_json:
+            click.echo(json.dumps(refused_json(error), indent=1, allow_nan=False))
+        raise
+
+
+def _report(
+    log: "TrainingLog",
+    calibration: "Calibration",
+    source: str,
+    question: "TrainingQuestion",
+    *,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Assess a log and print it."""
+    from calibration.training.assessment import assess  # noqa: PLC0415 - on demand
+
+    found = assess(log, calibration, question)
+    if as_json:
+        from calibration.report.train_json import train_json  # noqa: PLC0415 - on demand
+
+        click.echo(json.dumps(train_json(found, source), indent=1, allow_nan=False))
+    else:
+        from calibration.report.train_text import train_text  # noqa: PLC0415 - on demand
+
+        click.echo(train_text(found, source))
+    for note in _notes(found):
+        click.echo(wrapped(note, first="Note: ", indent=6), err=True)
+    if plot is not None:
+        from calibration.plots import plot_training  # noqa: PLC0415 - matplotlib is slow to load
+
+        plot_training(found, plot)
+        click.echo(f"Drawn: {plot}", err=True)
+
+
+def _notes(found: "Assessment") -> list[str]:
+    """What to know beside the answer."""
+    from calibration.report.train_text import log_notes  # noqa: PLC0415 - on demand
+
+    decided = () if found.decision is None else found.decision.notes
+    return [*log_notes(found), *(note.message for note in decided)]

@@ -1,0 +1,246 @@
+"""A training log and what it is worth, on one screen."""
+
+import math
+
+from calibration.report.layout import (
+    interval,
+    labelled,
+    number,
+    probability,
+    table,
+)
+from calibration.training.assessment import Assessment, DepthCourse
+from calibration.training.decision import TrainingDecision
+from calibration.training.outlook import CheckpointOutlook, Outlook
+from specmodel.question import Estimate
+
+_FACTS = {
+    "duplicate-records": "equal records of several processes were counted once",
+    "conflicting-records": "several processes print values of their own; the first copy was kept",
+    "step-restart": "the run was restarted; repeated steps are those of the later part",
+    "truncated-record": "a record that was cut off was left out",
+    "non-finite": "records with nan or inf were left out",
+    "hard-wrap": "the console broke words; start the next run with a wide COLUMNS",
+    "interleaved-output": "other output stood inside a record and was taken out",
+    "split-unknown": "the log does not say whether these are train or validation records",
+    "train-only": "no validation: train accuracies may lie above or below what new text gives",
+    "eval-equals-train": "the evaluation block prints the train accumulators",
+    "identity-violated": "full and conditional accuracies do not belong together; see `routes` in --json",
+    "cond0-differs": "full and conditional accuracy differ at the first depth",
+    "not-monotone": "full accuracy rises with depth",
+    "marginal-approximation": "the accept length is a product of marginal accuracies: somewhat low",
+    "mean-only": "accuracies are means over depths; the accept length is the trainer's own",
+    "bonus-unknown": "whether the printed accept length counts the bonus token is not known",
+    "depth0-only": "only the first depth is printed",
+}
+
+
+_DETAILED = ("identity-violated", "cond0-differs", "conflicting-records")
+_ROUTES = {
+    "joint": "1 + sum of full accuracies",
+    "conditional": "1 + chained conditional ones",
+    "marginal": "1 + chained marginal ones",
+    "overlap": "1 + chained overlaps (temperature 1)",
+    "marginal_product": "1 + chained marginal ones",
+    "overlap_product": "1 + chained overlaps (temperature 1)",
+}
+
+
+def train_text(found: Assessment, source: str) -> str:
+    """Return an assessment as text; its notes are printed apart.
+
+    Parameters
+    ----------
+    found : Assessment
+        Of a log.
+    source : str
+        The calibration.
+
+    Returns
+    -------
+    str
+        Lines of at most 80 characters.
+    """
+    decision = found.decision
+    blocks = [_head(found, source), _depths(found), _routes(found)]
+    if decision is None:
+        blocks.append(labelled("not known", found.undecided))
+    else:
+        facts = (_break_even(decision), _target(decision), _gain(decision))
+        blocks += [
+            _worth(decision),
+            "\n".join(line for line in facts if line),
+            labelled("verdict", decision.verdict),
+        ]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def log_notes(found: Assessment) -> list[str]:
+    """Return what reading, checking and projecting found, in sentences."""
+    said = []
+    for warning in found.log.warnings:
+        text = _FACTS.get(warning.code, warning.code.replace("-", " "))
+        where = f" ({found.log.where(warning.lines[0])})" if warning.lines else ""
+        detail = f": {warning.detail}" if warning.detail and warning.code in _DETAILED else ""
+        said.append(f"{text}{detail}{where}")
+    if found.projection is not None:
+        said += [one.message for one in found.projection.findings]
+    return said
+
+
+def _head(found: Assessment, source: str) -> str:
+    """Return what was read and what it was set against."""
+    log = found.log
+    files = ", ".join(path.name for path in log.paths[:4])
+    versions = "" if log.versions == "unknown" else f" {log.versions}"
+    counted = log.unique_steps
+    steps = "no steps" if counted is None else f"{counted} step{'s' * (counted != 1)}"
+    if log.last_step is not None:
+        steps += f", the last one {log.last_step}"
+    if log.total_steps is not None:
+        steps += f" of {log.total_steps}"
+    source_records = found.acceptance.source
+    used = ""
+    if source_records is not None:
+        records = source_records.num_records
+        plural = "record" if records == 1 else f"{records} records"
+        used = f"; accuracies of the last {plural} ({source_records.split})"
+    load = ""
+    if found.decision is not None:
+        served = found.decision.prediction.question.configuration
+        depth = f"served at depth {found.decision.num_steps}"
+        load = "; " + (str(served) if served.num_steps is not None else depth)
+    return "\n".join(
+        [
+            labelled("log", f"{files}: {log.framework}{versions}, {steps}{used}"),
+            labelled("system", f"{source}{load}"),
+        ]
+    )
+
+
+def _depths(found: Assessment) -> str:
+    """Return the table by depth."""
+    if not found.courses:
+        return ""
+    has_end = any(course.at_end is not None for course in found.courses)
+    has_joint = any(course.joint is not None for course in found.courses)
+    heads = ["depth", "loss", *(["full"] if has_joint else []), "conditional", "trend/1k"]
+    rows = [[*heads, *(["at the end (90 %)"] if has_end else [])]]
+    for course in found.courses:
+        row = [str(course.depth), _or_dash(course.loss, 3)]
+        row += [_or_dash(course.joint, 3)] if has_joint else []
+        row += [_or_dash(course.conditional, 3), _trend(course)]
+        rows.append([*row, _at_end(course)] if has_end else row)
+    return table(rows, align="r" * len(heads) + ("l" if has_end else ""))
+
+
+def _trend(course: DepthCourse) -> str:
+    """Return the slope with its sign."""
+    return "-" if course.trend is None else f"{course.trend:+.4f}"
+
+
+def _at_end(course: DepthCourse) -> str:
+    """Return the accuracy at the end with its interval."""
+    if course.at_end is None:
+        return "-"
+    median, low, high = course.at_end
+    return f"{number(median, 3)} ({number(low, 3)}-{number(high, 3)})"
+
+
+def _routes(found: Assessment) -> str:
+    """Return the accept length of the log by each definition that it allows."""
+    routes = {} if "depth0-only" in found.log.codes else found.acceptance.acceptance.routes
+    parts = [f"{_ROUTES.get(name, name)} {value:.3f}" for name, value in routes.items()]
+    return labelled("accept length", "; ".join(parts)) if parts else ""
+
+
+def _worth(decision: TrainingDecision) -> str:
+    """Return what the checkpoint is worth now and at the end."""
+    now, end = decision.now, decision.end
+    columns: list[tuple[str, Outlook]] = [
+        (f"now{_step(now)}, as logged", now.as_logged),
+        ("now, in serving", now.expected),
+    ]
+    if end is not None:
+        columns.append((f"end{_step(end)}, in serving", end.expected))
+    rows = [["", *(title for title, _ in columns)]]
+    rows += [
+        ["accept length", *(_shown(one.accept_length, 2) for _, one in columns)],
+        ["speed-up", *(_shown(one.speedup, 2) for _, one in columns)],
+    ]
+    if decision.baseline_tokens_per_s is not None:
+        rates = [_shown(one.output_tokens_per_s, 1) for _, one in columns]
+        rows.append(["tokens/s", *rates])
+    rows.append(["faster than none", *(probability(one.probability_faster) for _, one in columns)])
+    return table(rows, align="l" * len(rows[0]))
+
+
+def _step(outlook: CheckpointOutlook) -> str:
+    """Return the step of a checkpoint, where it is known."""
+    return "" if outlook.step is None else f" ({outlook.step})"
+
+
+def _shown(estimate: Estimate | None, digits: int) -> str:
+    """Return an estimate with its interval."""
+    if estimate is None:
+        return "-"
+    bounds = interval(estimate, digits).replace(" to ", "-")
+    return f"{number(estimate.median, digits)} ({bounds})"
+
+
+def _break_even(decision: TrainingDecision) -> str:
+    """Return the break-even, with the baseline."""
+    needed = decision.break_even_accept_length
+    text = f"accept length {number(needed.median)} (90 %: {interval(needed)})"
+    rate = decision.baseline_tokens_per_s
+    return labelled(
+        "break-even", text + ("" if rate is None else f"; without drafts {rate:g} tok/s")
+    )
+
+
+def _target(decision: TrainingDecision) -> str:
+    """Return what the target needs, and when it is there."""
+    needed = decision.accept_length_for_target
+    text = f"{decision.target_speedup:g}: "
+    if not math.isfinite(needed.median):
+        text += "no accept length is enough"
+    else:
+        logged = decision.logged_accept_length_for_target.median
+        text += f"needs accept length {number(needed.median)} in serving"
+        text += f", about {number(logged)} in the log" if math.isfinite(logged) else ""
+    reached = decision.step_reaching_target
+    if reached is not None:
+        text += f"; at the end with probability {probability(reached.probability)}"
+        if reached.median is not None:
+            text += f", by step {reached.median:.0f}"
+            low, high = reached.low, reached.high
+            text += f" ({_bound(low)} to {_bound(high)})"
+    return labelled("target", text)
+
+
+def _bound(step: float | None) -> str:
+    """Return a step, or that it is not before the end."""
+    return "later" if step is None else f"{step:.0f}"
+
+
+def _gain(decision: TrainingDecision) -> str:
+    """Return what the rest of the run adds."""
+    gain = decision.gain
+    if gain is None:
+        return ""
+    text = f"{_signed(gain.speedup)} speed-up over {gain.remaining_steps:.0f} more steps"
+    text += f", {_signed(gain.per_thousand_steps, 4)} in each 1,000"
+    if gain.per_hour is not None and gain.remaining_hours is not None:
+        text += f"; {_signed(gain.per_hour, 4)} in each of {gain.remaining_hours:.1f} hours"
+    return labelled("still to gain", text)
+
+
+def _signed(estimate: Estimate, digits: int = 2) -> str:
+    """Return a difference with its sign and interval."""
+    low, high = f"{estimate.low:+.{digits}f}", f"{estimate.high:+.{digits}f}"
+    return f"{estimate.median:+.{digits}f} ({low} to {high})"
+
+
+def _or_dash(value: float | None, digits: int) -> str:
+    """Return a number, or a dash where there is none."""
+    return "-" if value is None else number(value, digits)

@@ -1,0 +1,321 @@
+"""One answer from a training log: what the drafter serves now, what it will, whether to go on."""
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.questions import AskedConfiguration, UsageError
+from calibration.training.accept_length_path import AcceptLengthPath, projected_path
+from calibration.training.curves import AccuracyCurves
+from calibration.training.decision import TARGET_SPEEDUP, TrainingDecision, decide
+from calibration.training.log_acceptance import LogAcceptance, log_acceptance
+from calibration.training.log_curves import curves_of
+from calibration.training.outlook import NUM_DRAWS
+from calibration.training.projection import Projection, ProjectionRefused, project
+from calibration.training.served_as import served_as
+from calibration.training.training_log import TrainingLog
+from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
+from specmodel.calibrated import Calibration
+from specmodel.errors import ParameterError
+from specmodel.units import KILO
+
+Array = NDArray[np.float64]
+
+_SEED = 5
+_TREND_SHARE = 1 / 3  # of the points, the last ones
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingQuestion:
+    """What is asked about a run.
+
+    Parameters
+    ----------
+    configuration : AskedConfiguration
+        How it will be served, as far as that was given.
+    workload : str, optional
+        Of the calibration.
+    baseline_tokens_per_s : float, optional
+        Throughput without speculation, [tokens/s].
+    target_speedup : float
+        To be reached, [-].
+    until : float, optional
+        Last step of the run; by default the trainer's own total, or where its learning rate ends.
+    response_tokens : float, optional
+        Mean response length of the training data, for the bias at its edges, [tokens].
+    seconds_per_step : float, optional
+        Time of a training step, [s].
+    transfer : TransferFactor
+        From log to server.
+    """
+
+    configuration: AskedConfiguration
+    workload: str | None = None
+    baseline_tokens_per_s: float | None = None
+    target_speedup: float = TARGET_SPEEDUP
+    until: float | None = None
+    response_tokens: float | None = None
+    seconds_per_step: float | None = None
+    transfer: TransferFactor = TRANSFER_PRIOR
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DepthCourse:
+    """One draft depth over the run.
+
+    Parameters
+    ----------
+    depth : int
+        Counted from 1.
+    loss, joint, conditional : float or None
+        As the log last shows them; `conditional` is the chained kind where the log has no joint one.
+    trend : float or None
+        Change of the chained accuracy in 1,000 steps, over the last third of the points, [-].
+    at_end : tuple of float or None
+        Median, low and high of the chained accuracy at the end.
+    """
+
+    depth: int
+    loss: float | None
+    joint: float | None
+    conditional: float | None
+    trend: float | None
+    at_end: tuple[float, float, float] | None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Assessment:
+    """Everything to report on a run.
+
+    Parameters
+    ----------
+    log : TrainingLog
+        What was read.
+    acceptance : LogAcceptance
+        The accept length it implies now.
+    curves : AccuracyCurves or None
+        Accuracy by depth over the run; None where the log has none.
+    projection : Projection or None
+        None where it was refused.
+    refused : ProjectionRefused or None
+        Why.
+    courses : tuple of DepthCourse
+        By depth.
+    decision : TrainingDecision or None
+        What it is worth in serving.
+    undecided : str
+        Why that cannot be said; empty where it can.
+    """
+
+    log: TrainingLog
+    acceptance: LogAcceptance
+    curves: AccuracyCurves | None
+    projection: Projection | None
+    refused: ProjectionRefused | None
+    courses: tuple[DepthCourse, ...]
+    decision: TrainingDecision | None
+    undecided: str = ""
+
+
+def assess(log: TrainingLog, calibration: Calibration, question: TrainingQuestion) -> Assessment:
+    """Return what a run is worth in serving, now and at its end.
+
+    Parameters
+    ----------
+    log : TrainingLog
+        Read and checked.
+    calibration : Calibration
+        Of the system that will serve it; the packaged prior gives speed-ups without throughputs.
+    question : TrainingQuestion
+        What is asked.
+
+    Returns
+    -------
+    Assessment
+
+    Raises
+    ------
+    UsageError
+        If the served configuration is neither given nor single in the calibration.
+    """
+    found = log_acceptance(log)
+    curves = curves_of(log, response_length=question.response_tokens)
+    projection, refused = _projected(curves, question.until)
+    decision, undecided = None, _undecided(log, question)
+    if not undecided:
+        try:
+            decision, found = _decided(log, calibration, question, projection, refused)
+        except UsageError as error:
+            if log.depths or question.configuration.num_steps is not None:
+                raise
+            undecided = str(error)
+        except ParameterError as error:
+            undecided = str(error)
+    end = None if decision is None or decision.end is None else decision.end.step
+    return Assessment(
+        log=log,
+        acceptance=found,
+        curves=curves,
+        projection=projection,
+        refused=refused,
+        courses=_courses(log, found, curves, projection if end is not None else None, end),
+        decision=decision,
+        undecided=undecided,
+    )
+
+
+def _undecided(log: TrainingLog, question: TrainingQuestion) -> str:
+    """Return why nothing can be said about serving, empty where something can."""
+    depth = question.configuration.num_steps
+    if "depth0-only" in log.codes and depth != (1,):
+        return (
+            "the log prints the first depth alone, which gives no accept length; --depth 1 says what "
+            "one drafted token would be worth"
+        )
+    return ""
+
+
+def _decided(
+    log: TrainingLog,
+    calibration: Calibration,
+    question: TrainingQuestion,
+    projection: Projection | None,
+    refused: ProjectionRefused | None,
+) -> tuple[TrainingDecision, LogAcceptance]:
+    """Return what the run is worth, and the accept length at the served depth."""
+    served = served_as(
+        calibration,
+        question.configuration,
+        trained_depth=log.depths or None,
+        workload=question.workload,
+        baseline_tokens_per_s=question.baseline_tokens_per_s,
+    )
+    found = log_acceptance(log, served.num_steps)
+    known = found.acceptance.accept_length
+    if known is None:
+        raise ParameterError(
+            "the log",
+            ", ".join(sorted(log.codes)) or "no accuracy by depth",
+            "one with an accuracy for each depth, or a printed accept length",
+            "an accept length cannot be computed from what it prints",
+        )
+    last = log.last_step
+    finished = log.total_steps is not None and last is not None and last >= log.total_steps
+    if projection is not None and (projection.end_step or question.until):
+        path = projected_path(
+            projection, served.num_steps, until=question.until, log_sd=known.log_sd
+        )
+        finished = finished or not path.projected
+    else:
+        draws = found.acceptance.draws(NUM_DRAWS, np.random.default_rng(_SEED))
+        path = AcceptLengthPath.of_now(draws, last)
+    decision = decide(
+        calibration,
+        path,
+        served,
+        target_speedup=question.target_speedup,
+        transfer=question.transfer,
+        seconds_per_step=question.seconds_per_step,
+        finished=finished,
+        why_not_projected=_why_not(projection, refused),
+    )
+    return decision, found
+
+
+def _projected(
+    curves: AccuracyCurves | None, until: float | None
+) -> tuple[Projection | None, ProjectionRefused | None]:
+    """Return the projection, or why there is none."""
+    if curves is None:
+        reason = "the log has no steps or no accuracy by depth, so there is no curve"
+        return None, ProjectionRefused("no-curve", reason)
+    if until is not None and until < curves.last_step:
+        raise ParameterError(
+            "--until", f"{until:g}", f"a step from {curves.last_step:g} on, the last of the log"
+        )
+    try:
+        return project(curves, until), None
+    except ProjectionRefused as refused:
+        return None, refused
+
+
+def _why_not(projection: Projection | None, refused: ProjectionRefused | None) -> str:
+    """Return why the end is not known, in words; empty where it is."""
+    if refused is not None:
+        return refused.reason
+    if projection is not None and projection.end_step is None:
+        return "the log does not say how many steps the run has; give the last one with --until"
+    return ""
+
+
+def _courses(
+    log: TrainingLog,
+    found: LogAcceptance,
+    curves: AccuracyCurves | None,
+    projection: Projection | None,
+    end: int | None,
+) -> tuple[DepthCourse, ...]:
+    """Return every depth with what is known of it."""
+    source = found.source
+    if source is None:
+        return ()
+    values = {str(kind): numbers for kind, numbers in source.accuracies.items()}
+    joint = values.get("joint", ())
+    chained = values.get("conditional") or values.get("marginal") or values.get("overlap") or ()
+    losses = _last_losses(log, source.split)
+    trends = _trends(curves)
+    ahead = None
+    if projection is not None and end is not None:
+        draws = projection.at(end).conditional
+        ahead = np.quantile(draws, [0.5, 0.05, 0.95], axis=0)
+    courses = []
+    for index in range(max(len(joint), len(chained))):
+        at_end = None
+        if ahead is not None and index < ahead.shape[1]:
+            at_end = (float(ahead[0, index]), float(ahead[1, index]), float(ahead[2, index]))
+        courses.append(
+            DepthCourse(
+                depth=index + 1,
+                loss=_at(losses, index),
+                joint=_at(joint, index),
+                conditional=_at(chained, index),
+                trend=_at(trends, index),
+                at_end=at_end,
+            )
+        )
+    return tuple(courses)
+
+
+def _last_losses(log: TrainingLog, split: object) -> tuple[float, ...]:
+    """Return the losses by depth of the last record of a split that has them."""
+    for series in log.series.values():
+        if series.split == split and series.losses.size:
+            rows = np.flatnonzero(series.finite & np.isfinite(series.losses).all(axis=1))
+            return tuple(series.losses[rows[-1]].tolist()) if rows.size else ()
+    return ()
+
+
+def _trends(curves: AccuracyCurves | None) -> tuple[float, ...]:
+    """Return the slope of each depth over the last points, in 1,000 steps."""
+    if curves is None or curves.num_points < 4:
+        return ()
+    last = max(int(curves.num_points * _TREND_SHARE), 3)
+    steps = curves.steps[-last:]
+    away = steps - steps.mean()
+    if not np.any(away):
+        return ()
+    slopes = away @ curves.conditional[-last:] / float(away @ away)
+    return tuple((slopes * KILO).tolist())
+
+
+def _at(values: tuple[float, ...], index: int) -> float | None:
+    """Return an element, None where there is none."""
+    if index >= len(values) or not math.isfinite(values[index]):
+        return None
+    return values[index]

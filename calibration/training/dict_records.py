@@ -1,0 +1,244 @@
+"""Python dictionaries in training logs, printed by ``repr``: pairs of a key and numbers.
+
+They look like JSON but are not: quotes are single, ``nan`` and ``inf`` stand bare, lists and numbers
+with a type around them (``np.float64(0.5)``) occur.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from calibration.training.number_text import NUMBER, half_unit, printed_number
+from calibration.training.records import PRINTED_NAN
+
+MOST_DEPTHS: Final = 64
+"""Most depths that are read; no drafter has as many."""
+
+Numbers = Mapping[str, float | tuple[float, ...]]
+"""What a dictionary holds: numbers and lists of numbers by key; other values are left out."""
+
+_OPEN = re.compile(r"\{\s*['\"]")
+_TYPED = r"(?:[A-Za-z_][\w.]{0,30}\()?['\"]?"  # np.float64(0.5), tensor(0.5, '0.5'
+_PAIR = re.compile(
+    rf"['\"]([^'\"{{}}\[\]]{{1,120}})['\"]\s{{0,9}}:\s{{0,9}}"
+    rf"(?:[\[(]([^\[\]{{}}]*)\]|{_TYPED}({NUMBER})(?=[^\w.+-]|$))",
+    re.ASCII | re.IGNORECASE,
+)
+_ITEM = re.compile(rf"(?<![\w.])(?:{NUMBER})(?![\w.])", re.ASCII | re.IGNORECASE)
+
+
+def dictionaries(text: str) -> Iterator[tuple[int, str]]:
+    """Yield where the dictionaries of a line begin, and their text without the braces.
+
+    Parameters
+    ----------
+    text : str
+        One line. What is not closed before the next one begins is left out: `has_open_dictionary`.
+
+    Yields
+    ------
+    tuple of (int, str)
+        Place of the opening brace and what stands between the braces.
+
+    Examples
+    --------
+    >>> list(dictionaries("step 5: {'acc_0': 0.5}{'acc_0': 0."))
+    [(8, "'acc_0': 0.5")]
+    """
+    place = 0
+    while (end := text.find("}", place)) >= 0:
+        start = text.rfind("{", place, end)
+        if start >= 0:
+            yield start, text[start + 1 : end]
+        place = end + 1
+
+
+def has_open_dictionary(text: str, start: int = 0) -> bool:
+    """Return whether a dictionary of a line has no closing brace.
+
+    Parameters
+    ----------
+    text : str
+        One line.
+    start : int
+        Where to begin.
+
+    Examples
+    --------
+    >>> has_open_dictionary("step 5: {'acc_0': 0."), has_open_dictionary("{'loss': 1.0}")
+    (True, False)
+    """
+    found = _OPEN.search(text, start)
+    while found is not None:
+        closing = text.find("}", found.end())
+        following = _OPEN.search(text, found.end())
+        if closing < 0 or (following is not None and following.start() < closing):
+            return True
+        found = following
+    return False
+
+
+def numbers_of(body: str) -> Numbers:
+    """Return the numbers of a dictionary.
+
+    Parameters
+    ----------
+    body : str
+        What stands between its braces.
+
+    Returns
+    -------
+    mapping from str to float or tuple of float
+        In the order of the text; `PRINTED_NAN` for nan and infinities. Numbers in quotes are numbers.
+
+    Examples
+    --------
+    >>> numbers_of("'acc_0': 0.5, 'loss': nan, 'name': 'a', 'eval/acc': [0.5, inf], 'lr': '1e-4'")
+    {'acc_0': 0.5, 'loss': inf, 'eval/acc': (0.5, inf), 'lr': 0.0001}
+    """
+    try:
+        found = _JSON.decode("{" + body.replace("'", '"') + "}")
+    except (ValueError, RecursionError):
+        return _numbers_by_pattern(body)
+    for value in found.values():
+        if type(value) is not float:
+            return _plain_numbers(found)
+    if PRINTED_NAN in found.values() or -PRINTED_NAN in found.values():
+        return _plain_numbers(found)
+    return found  # type: ignore[no-any-return]
+
+
+def number(numbers: Numbers, *keys: str) -> float | None:
+    """Return the first number that stands under one of some keys.
+
+    Examples
+    --------
+    >>> number({"loss": 2.5}, "train/loss", "loss")
+    2.5
+    """
+    for key in keys:
+        value = numbers.get(key)
+        if isinstance(value, float):
+            return value
+    return None
+
+
+def by_depth(numbers: Numbers, pattern: str, first: int = 0) -> tuple[float, ...]:
+    """Return what stands under keys that count depths, up to the first that lacks.
+
+    Parameters
+    ----------
+    numbers : mapping from str to float
+        Of a dictionary.
+    pattern : str
+        Key with ``{}`` for the depth.
+    first : int
+        Number of the first depth.
+
+    Returns
+    -------
+    tuple of float
+        At most `MOST_DEPTHS`.
+
+    Examples
+    --------
+    >>> by_depth({"acc_0": 0.6, "acc_1": 0.5, "acc_3": 0.4}, "acc_{}")
+    (0.6, 0.5)
+    """
+    values: list[float] = []
+    while len(values) < MOST_DEPTHS:
+        value = numbers.get(pattern.format(first + len(values)))
+        if not isinstance(value, float):
+            break
+        values.append(value)
+    return tuple(values)
+
+
+def finest(values: Sequence[float]) -> float | None:
+    """Return half a unit of the last digit of the finest of some numbers that `repr` printed.
+
+    ``repr`` leaves zeros at the end out, so one number says nothing about how it was rounded.
+
+    Parameters
+    ----------
+    values : sequence of float
+        Accuracies.
+
+    Returns
+    -------
+    float or None
+        None where there are only integers and infinities.
+
+    Examples
+    --------
+    >>> finest((0.58, 0.5)), finest((0.0, 1.0))
+    (0.005, None)
+    """
+    halves = (half_unit(repr(value)) for value in values if value % 1.0)
+    return min((half for half in halves if half is not None), default=None)
+
+
+def list_numbers(text: str) -> tuple[float, ...]:
+    """Return the numbers of the text of a list, at most `MOST_DEPTHS`.
+
+    Examples
+    --------
+    >>> list_numbers("0.60, '0.5' nan")
+    (0.6, 0.5, inf)
+    """
+    values: list[float] = []
+    for found in _ITEM.finditer(text):
+        value = printed_number(found[0])
+        if value is not None:
+            values.append(value)
+        if len(values) == MOST_DEPTHS:
+            break
+    return tuple(values)
+
+
+def _numbers_by_pattern(body: str) -> Numbers:
+    """Return the numbers of what is no JSON."""
+    numbers: dict[str, float | tuple[float, ...]] = {}
+    for key, items, scalar in _PAIR.findall(body):
+        value = printed_number(scalar) if scalar else list_numbers(items)
+        if value is not None:
+            numbers[key] = value
+    return numbers
+
+
+def _plain_numbers(found: Mapping[str, object]) -> Numbers:
+    """Return numbers and lists of numbers of what JSON read."""
+    numbers: dict[str, float | tuple[float, ...]] = {}
+    for key, value in found.items():
+        if isinstance(value, list):
+            items = tuple(
+                n for n in (_plain_number(v) for v in value[:MOST_DEPTHS]) if n is not None
+            )
+            numbers[key] = items
+        else:
+            plain = _plain_number(value)
+            if plain is not None:
+                numbers[key] = plain
+    return numbers
+
+
+def _plain_number(value: object) -> float | None:
+    """Return a number that JSON read, or that stands in quotes."""
+    if isinstance(value, str):
+        return printed_number(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        plain = float(value)
+    except OverflowError:
+        return PRINTED_NAN
+    return plain if abs(plain) < PRINTED_NAN else PRINTED_NAN
+
+
+def _not_finite(_name: str) -> float:
+    """Return what stands for NaN and the infinities of JSON."""
+    return PRINTED_NAN
+
+
+_JSON: Final = json.JSONDecoder(parse_constant=_not_finite)

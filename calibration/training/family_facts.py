@@ -1,0 +1,356 @@
+"""What the layout of a training log says about its numbers, by family and format.
+
+A log names neither its version nor how it feeds tokens or counts targets outside the draft vocabulary:
+this follows from who prints what, training_logs.md sections 1, 2 and 5. Nothing here is guessed: what
+a layout leaves open is ``unknown``.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from calibration.training.records import Kind
+
+MEAN_MARGINAL: Final = "mean-marginal"
+"""Kind of an accuracy that is averaged over the depths."""
+
+FAMILIES: Final = (
+    "speculators-eagle3",
+    "speculators-block",
+    "specforge",
+    "eagle3",
+    "eagle1",
+    "torchspec",
+    "modelopt",
+    "automodel",
+    "deepspec",
+    "hf-trainer",
+)
+"""Ids of all families, as a user names them."""
+
+BAR_FORMATS: Final[Mapping[str, str]] = {"F3": "F3", "T1": "T1", "N1-bar": "N1"}
+"""Labels of records that come from progress bars, with the format to name. Bars are a sample: where a
+record line carries the same step, it is used and the bar is not. (Validation records of T1 are lines.)"""
+
+OPEN_FAMILY: Final = "family-open"
+"""Hint of training blocks that two families print alike, as long as no evaluation tells them apart."""
+
+
+class Feeding(StrEnum):
+    """Which token was fed at the second depth and beyond."""
+
+    OWN = "own"
+    DATA = "data"
+    UNKNOWN = "unknown"
+    NOT_APPLICABLE = "n/a"
+
+
+class OutOfVocabulary(StrEnum):
+    """What a target token outside the draft vocabulary counts as."""
+
+    HIT = "hit"
+    MISS = "miss"
+    REMOVED = "removed"
+    UNKNOWN = "unknown"
+
+
+class Aggregation(StrEnum):
+    """How an accuracy was averaged: means of ratios or ratios of counts."""
+
+    MACRO = "macro"
+    MICRO = "micro"
+    UNKNOWN = "unknown"
+
+
+class Bonus(StrEnum):
+    """Whether a printed accept length counts the bonus token; a rollout is taken as it is."""
+
+    YES = "yes"
+    NO = "no"
+    MEASURED = "measured"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyFacts:
+    """What a family's numbers mean.
+
+    Parameters
+    ----------
+    framework : str
+        Name of the project.
+    versions : str
+        Versions or dates that the layout leaves; ``unknown`` where it says nothing.
+    feeding : Feeding
+        Token fed at the second depth and beyond.
+    oov : OutOfVocabulary
+        What targets outside the draft vocabulary count as.
+    aggregation : Aggregation
+        How the accuracies of training records were averaged.
+    kinds : mapping from str to str
+        What was found: pattern of the key, kind of its accuracy.
+    """
+
+    framework: str
+    versions: str
+    feeding: Feeding
+    oov: OutOfVocabulary
+    aggregation: Aggregation
+    kinds: Mapping[str, str]
+
+
+_FRAMEWORKS: Final = {
+    "speculators-eagle3": "speculators",
+    "speculators-block": "speculators",
+    "specforge": "SpecForge",
+    "eagle3": "EAGLE-3",
+    "eagle1": "EAGLE-1/HASS",
+    "torchspec": "TorchSpec",
+    "modelopt": "ModelOpt",
+    "automodel": "NeMo Automodel",
+    "deepspec": "DeepSpec",
+    "hf-trainer": "HF Trainer",
+}
+
+_FEEDINGS: Final = {
+    "speculators-block": Feeding.NOT_APPLICABLE,
+    "specforge": Feeding.DATA,
+    "eagle3": Feeding.DATA,
+    "eagle1": Feeding.NOT_APPLICABLE,
+    "torchspec": Feeding.DATA,
+    "modelopt": Feeding.DATA,
+    "automodel": Feeding.DATA,
+    "deepspec": Feeding.UNKNOWN,
+    "hf-trainer": Feeding.NOT_APPLICABLE,
+}
+
+_EAGLE3_FEEDINGS: Final = {
+    "0.3-0.4": Feeding.OWN,
+    "0.5-0.6": Feeding.OWN,
+    ">=0.7": Feeding.DATA,
+    ">=0.8": Feeding.DATA,
+    ">=0.9": Feeding.DATA,
+}
+
+_EAGLE3_AGGREGATIONS: Final = {  # 0.5 is macro and 0.6 has the aliasing defect: open
+    "0.3-0.4": Aggregation.MACRO,
+    ">=0.7": Aggregation.MICRO,
+    ">=0.8": Aggregation.MICRO,
+    ">=0.9": Aggregation.MICRO,
+}
+
+_AGGREGATIONS: Final = {"torchspec": Aggregation.MACRO}
+
+_SPECULATORS_HINTS: Final = (
+    ("profile_late", ">=0.9"),
+    ("error_records", ">=0.8"),
+    ("profile", ">=0.7"),
+    ("global_step", "0.5-0.6"),
+)
+
+_SPECFORGE_PLAIN: Final = {  # until the acceptance rate was printed
+    "F4": ">=2026-07-14",
+    "F2": "2025-11 to 2026-03",
+    "F1": "2025-07",
+    "F3": "2025-09 to 2026-03",
+}
+_SPECFORGE_WITH_RATE: Final = "2026-03 to 2026-07"
+
+_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
+    "speculators-eagle3": {Kind.JOINT: "full_acc_k", Kind.CONDITIONAL: "cond_acc_k"},
+    "speculators-block": {Kind.MARGINAL: "position_k_acc", MEAN_MARGINAL: "full_acc"},
+    "specforge": {Kind.MARGINAL: "acc_k", Kind.OVERLAP: "acceptance_rate_k", MEAN_MARGINAL: "acc"},
+    "eagle3": {Kind.MARGINAL: "acc_k"},
+    "eagle1": {Kind.MARGINAL: "accuracy"},
+    "torchspec": {Kind.MARGINAL: "acc_k", MEAN_MARGINAL: "acc"},
+    "modelopt": {Kind.MARGINAL: "acc_k"},
+    "automodel": {MEAN_MARGINAL: "acc"},
+    "deepspec": {},
+    "hf-trainer": {Kind.MARGINAL: "medusa{k}_top1"},
+}
+
+_BONUSES: Final[Mapping[tuple[str, str], Bonus]] = {
+    ("speculators-block", "accept_len"): Bonus.YES,
+    ("specforge", "simulated_acc_len"): Bonus.NO,
+    ("specforge", "accept_len"): Bonus.YES,
+    ("torchspec", "acc_len"): Bonus.NO,
+    ("torchspec", "sim_acc_len"): Bonus.NO,
+    ("torchspec", "simulated_acc_len"): Bonus.NO,
+    ("modelopt", "estimated_training_ar"): Bonus.YES,
+    ("modelopt", "AR"): Bonus.MEASURED,
+    ("automodel", "tau_sim"): Bonus.YES,
+    ("automodel", "tau_real"): Bonus.YES,
+}
+
+_MOST_BELOW_WITH_BONUS = 0.1  # training_logs.md section 5.2
+_MOST_FROM_WITHOUT_BONUS = 0.35
+
+
+def family_facts(
+    family: str, *, formats: Collection[str], hints: Collection[str], kinds: Collection[str]
+) -> FamilyFacts:
+    """Return what the layout of a log says about its numbers.
+
+    Parameters
+    ----------
+    family : str
+        One of `FAMILIES`.
+    formats : collection of str
+        Format ids of the records that are used, ``S2`` ....
+    hints : collection of str
+        What the records show of their version, `RecordTable.hints`.
+    kinds : collection of str
+        Kinds that the records have: values of `Kind` and ``mean-marginal``.
+
+    Returns
+    -------
+    FamilyFacts
+        With ``unknown`` for what the layout leaves open.
+
+    Examples
+    --------
+    >>> facts = family_facts("speculators-eagle3", formats=["S2", "S4"], hints={"global_step"},
+    ...     kinds={"joint", "conditional"})
+    >>> facts.versions, facts.feeding.value, facts.oov.value
+    ('0.5-0.6', 'own', 'hit')
+    """
+    versions = _versions(family, formats, hints)
+    framework = _FRAMEWORKS[family]
+    if OPEN_FAMILY in hints:
+        framework = "EAGLE-3 or SpecForge"
+    if family == "speculators-eagle3":
+        feeding = _EAGLE3_FEEDINGS.get(versions, Feeding.UNKNOWN)
+        aggregation = _EAGLE3_AGGREGATIONS.get(versions, Aggregation.UNKNOWN)
+    else:
+        feeding = _FEEDINGS[family]
+        aggregation = _AGGREGATIONS.get(family, Aggregation.UNKNOWN)
+    return FamilyFacts(
+        framework=framework,
+        versions=versions,
+        feeding=feeding,
+        oov=_out_of_vocabulary(family, formats, hints),
+        aggregation=aggregation,
+        kinds=_kinds(family, hints, kinds),
+    )
+
+
+def accept_length_bonus(
+    family: str, key: str, *, versions: str = "unknown", value: float, chain: float | None = None
+) -> Bonus:
+    """Return whether a printed accept length counts the bonus token.
+
+    The ``eal`` of speculators changed its convention in 0.9. Where the version is open it is compared
+    with the sum of the products of the printed positions.
+
+    Parameters
+    ----------
+    family : str
+        One of `FAMILIES`.
+    key : str
+        What it is printed as, without ``train/``, ``val/`` or ``eval/``.
+    versions : str
+        As `family_facts` says.
+    value : float
+        What is printed, [tokens].
+    chain : float, optional
+        Sum over the depths of the running products of the marginal accuracies, [tokens].
+
+    Returns
+    -------
+    Bonus
+        ``unknown`` where it cannot be decided.
+
+    Examples
+    --------
+    >>> accept_length_bonus("torchspec", "acc_len", value=0.31).value
+    'no'
+    >>> accept_length_bonus("speculators-block", "eal", value=2.84, chain=1.78).value
+    'yes'
+    """
+    if family == "deepspec" and key.startswith("tau_"):
+        return Bonus.YES
+    if family.startswith("speculators") and key == "eal":
+        return _eal_bonus(versions, value, chain)
+    return _BONUSES.get((family, key), Bonus.UNKNOWN)
+
+
+def accept_length_with_bonus(value: float, bonus: Bonus) -> float | None:
+    """Return a printed accept length with the bonus token; None where its convention is unknown.
+
+    Parameters
+    ----------
+    value : float
+        What is printed, [tokens].
+    bonus : Bonus
+        Its convention.
+
+    Examples
+    --------
+    >>> accept_length_with_bonus(0.25, Bonus.NO), accept_length_with_bonus(2.5, Bonus.MEASURED)
+    (1.25, 2.5)
+    """
+    if bonus is Bonus.UNKNOWN:
+        return None
+    return value + 1.0 if bonus is Bonus.NO else value
+
+
+def _eal_bonus(versions: str, value: float, chain: float | None) -> Bonus:
+    """Return the convention of the ``eal`` of speculators."""
+    if versions == ">=0.9":
+        return Bonus.YES
+    if versions in ("0.3-0.4", "0.5-0.6"):
+        return Bonus.NO
+    if chain is None:
+        return Bonus.UNKNOWN
+    if value >= 1.0 + chain - _MOST_BELOW_WITH_BONUS:
+        return Bonus.YES
+    return Bonus.NO if abs(value - chain) <= _MOST_FROM_WITHOUT_BONUS else Bonus.UNKNOWN
+
+
+def _versions(family: str, formats: Collection[str], hints: Collection[str]) -> str:
+    """Return the versions or dates that the layout leaves."""
+    if family.startswith("speculators"):
+        for hint, versions in _SPECULATORS_HINTS:
+            if hint in hints:
+                return versions
+        return "0.3-0.4" if "S1" in formats else "unknown"
+    if family == "specforge":
+        newest = _newest_specforge(formats)
+        if newest in ("F2", "F3") and "acceptance_rate" in hints:
+            return _SPECFORGE_WITH_RATE
+        return _SPECFORGE_PLAIN.get(newest, "unknown")
+    return "unknown"
+
+
+def _newest_specforge(formats: Collection[str]) -> str:
+    """Return the format that narrows the date most; bars accompany all of them."""
+    return next((known for known in _SPECFORGE_PLAIN if known in formats), "")
+
+
+def _out_of_vocabulary(
+    family: str, formats: Collection[str], hints: Collection[str]
+) -> OutOfVocabulary:
+    """Return what targets outside the draft vocabulary count as."""
+    if family == "speculators-eagle3":
+        return OutOfVocabulary.HIT
+    if family == "torchspec":
+        return OutOfVocabulary.REMOVED
+    if family == "specforge":  # compared inside the vocabulary until 2026-03
+        newest = _newest_specforge(formats)
+        if newest == "F4" or (newest in ("F2", "F3") and "acceptance_rate" in hints):
+            return OutOfVocabulary.MISS
+        return OutOfVocabulary.HIT if newest else OutOfVocabulary.UNKNOWN
+    return OutOfVocabulary.UNKNOWN
+
+
+def _kinds(family: str, hints: Collection[str], kinds: Collection[str]) -> dict[str, str]:
+    """Return the patterns of the keys that were found, with their kinds."""
+    keys = dict(_KEYS[family])
+    if family == "hf-trainer" and "top_k_acc" in hints:
+        keys[Kind.MARGINAL] = "top_k_acc"
+    found = {key: str(kind) for kind, key in keys.items() if kind in kinds}
+    per_depth = family != "speculators-block" and Kind.MARGINAL in kinds
+    if per_depth and MEAN_MARGINAL in kinds:  # the mean of what is there by depth says nothing more
+        found.pop(keys.get(MEAN_MARGINAL, ""), None)
+    return found

@@ -1,0 +1,112 @@
+"""All families that read lines, fed the blocks of a log together."""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from calibration.training.automodel_log import AutomodelLines
+from calibration.training.deepspec_log import DeepSpecLines
+from calibration.training.eagle_log import Eagle1Lines, Eagle3Lines
+from calibration.training.hf_trainer_log import HfTrainerLines
+from calibration.training.modelopt_log import ModelOptLines
+from calibration.training.physical_lines import CutText, physical_lines
+from calibration.training.records import RawLog
+from calibration.training.specforge_log import SpecForgeLines
+from calibration.training.speculators_blocks import SpeculatorsBlocks
+from calibration.training.speculators_console import SpeculatorsLines
+from calibration.training.torchspec_log import TorchSpecLines
+
+_SHARED: Final = "position "
+
+
+class FamilyLines(Protocol):
+    """Reads the records of one family from lines."""
+
+    def feed(self, line: int, stream: str, text: str) -> bool:
+        """Take a line; True where it is one of the family."""
+
+    def finish(self) -> None:
+        """Add what is open at the end of a file."""
+
+
+_FACTORIES: Final[tuple[Callable[[RawLog], FamilyLines], ...]] = (
+    SpecForgeLines,
+    Eagle3Lines,
+    Eagle1Lines,
+    TorchSpecLines,
+    AutomodelLines,
+    DeepSpecLines,
+    ModelOptLines,
+    HfTrainerLines,
+)
+
+
+class LineReaders:
+    r"""Feeds the lines of logs to all families until one takes each.
+
+    Records of speculators that look alike are taken in whole blocks first.
+
+    Parameters
+    ----------
+    raw : RawLog
+        What records and warnings are added to.
+
+    Examples
+    --------
+    >>> raw = RawLog()
+    >>> readers = LineReaders(raw)
+    >>> readers.feed(b"step 5: {'acc_0': 0.5, 'loss': 2.0}\nnoise\n")
+    >>> readers.finish()
+    >>> raw.num_records, readers.num_lines
+    ({'specforge': 1}, 2)
+    """
+
+    def __init__(self, raw: RawLog) -> None:
+        self.num_lines = 0
+        self._speculators = SpeculatorsLines(raw)
+        self._blocks = SpeculatorsBlocks(self._speculators)
+        self._readers: list[FamilyLines] = [
+            self._speculators,
+            *(make(raw) for make in _FACTORIES),
+        ]
+
+    def feed(self, block: bytes) -> None:
+        """Take some whole lines in UTF-8; the last ones of a file may lack the line end."""
+        first_line = self.num_lines + 1
+        for line, rest in self._blocks.rest(first_line, block):
+            for number, stream, text in physical_lines([rest], first_line=line):
+                if _may_be_metrics(text):
+                    self._feed(number, stream, text)
+                else:  # it may go on with a record that was wrapped
+                    self._speculators.feed(number, stream, text)
+        self.num_lines += block.count(b"\n")
+
+    def finish(self) -> None:
+        """End a file: nothing that is open goes on in the next one."""
+        for reader in self._readers:
+            reader.finish()
+
+    def _feed(self, line: int, stream: str, text: str) -> None:
+        """Offer a line to the families, the one that took the last line first.
+
+        Blocks of positions are offered to all: several families print them alike.
+        """
+        shared = _SHARED in text
+        for place, reader in enumerate(self._readers):
+            if reader.feed(line, stream, text) and not shared:
+                if place:
+                    self._readers.insert(0, self._readers.pop(place))
+                return
+
+
+def _may_be_metrics(text: str) -> bool:
+    """Return whether a line may be a record, for a quick look: most lines of some logs are not."""
+    return (
+        "acc" in text
+        or "loss" in text
+        or "{" in text
+        or "AR:" in text
+        or "Acc" in text
+        or "poch " in text
+        or _SHARED in text
+        or isinstance(text, CutText)
+    )

@@ -1,0 +1,78 @@
+"""The accuracy curves of a whole log: which split and kind of accuracy carries a projection."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.training.curves import AccuracyCurves, accuracy_curves
+from calibration.training.projection import FEWEST_POINTS
+from calibration.training.records import Kind, Split
+from calibration.training.training_log import SplitSeries, TrainingLog
+
+Array = NDArray[np.float64]
+
+_CHAINED = (Kind.CONDITIONAL, Kind.JOINT, Kind.MARGINAL, Kind.OVERLAP)
+
+
+def curves_of(log: TrainingLog, *, response_length: float | None = None) -> AccuracyCurves | None:
+    """Return the accuracy curves of a log; None where it has no steps or no accuracy by depth.
+
+    Parameters
+    ----------
+    log : TrainingLog
+        Read and checked.
+    response_length : float, optional
+        Mean response length of the training data, [tokens].
+
+    Returns
+    -------
+    AccuracyCurves or None
+        Of validation where it has enough points, else of training.
+    """
+    validation = None if "eval-equals-train" in log.codes else log.series.get(Split.VAL)
+    choices = (validation, log.training, validation or log.training)
+    for series, fewest in zip(choices, (FEWEST_POINTS, FEWEST_POINTS, 1), strict=True):
+        if series is None:
+            continue
+        curves = _curves(log, series, response_length)
+        if curves is not None and curves.num_points >= fewest:
+            return curves
+    return None
+
+
+def _curves(
+    log: TrainingLog, series: SplitSeries, response_length: float | None
+) -> AccuracyCurves | None:
+    """Return the curves of one split."""
+    kind = next((kind for kind in _CHAINED if kind in series.accuracies), None)
+    if kind is None or not series.depths:
+        return None
+    rows = series.usable_rows()
+    rows = rows[np.isfinite(series.step[rows])]
+    rows = rows[np.isfinite(series.accuracies[kind][rows]).all(axis=1)]
+    if not rows.size:
+        return None
+    rates = _learning_rates(log)
+    joint = series.accuracies.get(Kind.JOINT)
+    return accuracy_curves(
+        series.step[rows],
+        series.accuracies[kind][rows],
+        kind=kind,
+        split=series.split,
+        joint=joint[rows] if kind is Kind.CONDITIONAL and joint is not None else None,
+        rounding=series.rounding,
+        learning_rate=None if rates is None else rates[1],
+        rate_steps=None if rates is None else rates[0],
+        total_steps=log.total_steps,
+        response_length=response_length,
+    )
+
+
+def _learning_rates(log: TrainingLog) -> tuple[Array, Array] | None:
+    """Return the steps and learning rates of all train records; None where none is printed."""
+    training = log.training
+    if training is None:
+        return None
+    known = np.isfinite(training.learning_rate) & np.isfinite(training.step)
+    if not known.any():
+        return None
+    return training.step[known], training.learning_rate[known]

@@ -1,0 +1,421 @@
+"""Accept lengths that a training log implies: by the kind of its accuracies, cut at the served depth."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibration.training.records import Kind
+from specmodel.acceptance import FullAccuracy, tail_spread
+from specmodel.errors import ParameterError
+from specmodel.question import AcceptLength, Estimate
+
+Array = NDArray[np.float64]
+
+ROUTES: Final[Mapping[Kind, str]] = {
+    Kind.JOINT: "joint",
+    Kind.CONDITIONAL: "conditional",
+    Kind.MARGINAL: "marginal_product",
+    Kind.OVERLAP: "overlap_product",
+}
+"""What the accept length of each kind is called."""
+
+_NORMAL_95: Final = 1.6448536269514722
+_GREEDY: Final = (Kind.JOINT, Kind.CONDITIONAL, Kind.MARGINAL, Kind.OVERLAP)
+_SAMPLED: Final = (Kind.OVERLAP, Kind.JOINT, Kind.CONDITIONAL, Kind.MARGINAL)
+_APPROXIMATE: Final = frozenset({Kind.MARGINAL, Kind.OVERLAP})
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfflineAcceptance:
+    """What a log says of the accept length at one depth.
+
+    Parameters
+    ----------
+    accept_length : AcceptLength or None
+        With its spread; None where the log gives no accept length, [tokens].
+    kind : Kind or None
+        Kind of the accuracies it is from; None for a printed accept length, and for none.
+    num_steps : int or None
+        Depth it belongs to, the served one; None for a printed one of unknown depth, [tokens].
+    trained_depth : int
+        Depths that the log has; 0 where it prints none by depth, [tokens].
+    routes : mapping from str to float
+        The accept length by every kind that the log has, cut at the served or the trained depth,
+        whichever is less, [tokens].
+    curve : FullAccuracy or None
+        Full accuracies of the chosen kind at the trained depths.
+    codes : tuple of str
+        ``marginal-approximation``, ``depth0-only``, ``mean-only``, ``bonus-unknown``,
+        ``beyond-trained-depth``, ``overlap-for-greedy``, ``greedy-for-sampling``,
+        ``printed-depth-unknown``.
+    """
+
+    accept_length: AcceptLength | None
+    kind: Kind | None
+    num_steps: int | None
+    trained_depth: int
+    routes: Mapping[str, float] = field(default_factory=dict)
+    curve: FullAccuracy | None = None
+    codes: tuple[str, ...] = ()
+
+    def draws(self, num_draws: int, rng: np.random.Generator) -> Array:
+        r"""Equally likely accept lengths.
+
+        .. math:: 1 \le \tau e^{s z} \le k + 1
+
+        Parameters
+        ----------
+        num_draws : int
+            At least 1.
+        rng : numpy.random.Generator
+            Source of randomness.
+
+        Returns
+        -------
+        numpy.ndarray, shape (num_draws,)
+            [tokens].
+
+        Raises
+        ------
+        ParameterError
+            If the log gives no accept length.
+        """
+        known = self.accept_length
+        if known is None:
+            raise ParameterError(
+                "accept length", "none", "known", "; ".join(self.codes) or "log accuracy by depth"
+            )
+        median = known.estimate.median
+        most = math.inf if self.num_steps is None else max(self.num_steps + 1.0, median)
+        drawn = median * np.exp(known.log_sd * spread_normal(num_draws, rng))
+        return np.asarray(np.clip(drawn, 1.0, most))
+
+
+def chained_accept_length(values: ArrayLike, kind: Kind, num_steps: int | None = None) -> Array:
+    r"""Return accept lengths from accuracies by depth, bonus token included.
+
+    .. math:: 1 + \sum_{i \le k} S_i \quad\text{(joint)}, \qquad
+              1 + \sum_{i \le k} \prod_{j \le i} a_j \quad\text{(others)}
+
+    Parameters
+    ----------
+    values : array-like, shape (..., depths)
+        Accuracies, the first drafted token first, [-].
+    kind : Kind
+        What they are the probability of.
+    num_steps : int, optional
+        :math:`k`, where to cut the sum; by default all depths, [tokens].
+
+    Returns
+    -------
+    numpy.ndarray, shape (...)
+        [tokens].
+
+    Notes
+    -----
+    Exact for joint and conditional accuracies. A product of marginals is too low where easy starts
+    stay easy, and an overlap is that of sampling at temperature 1. Marginals or conditionals are
+    never summed, joint ones never multiplied.
+
+    Examples
+    --------
+    >>> float(chained_accept_length([0.742, 0.47, 0.29, 0.15, 0.097], Kind.JOINT))
+    2.749
+    >>> float(chained_accept_length([0.77, 0.65, 0.60, 0.57, 0.53], Kind.CONDITIONAL))
+    2.83269163
+    """
+    cut = np.asarray(values, dtype=np.float64)[..., :num_steps]
+    full = cut if kind is Kind.JOINT else np.cumprod(cut, axis=-1)
+    return np.asarray(1.0 + full.sum(axis=-1))
+
+
+def accept_length_routes(
+    accuracies: Mapping[Kind, Sequence[float]], num_steps: int | None = None
+) -> dict[str, float]:
+    """Return the accept length by every kind of accuracy that is known.
+
+    Parameters
+    ----------
+    accuracies : mapping from Kind to sequence of float
+        By depth, [-].
+    num_steps : int, optional
+        Where to cut the sums, [tokens].
+
+    Returns
+    -------
+    dict from str to float
+        Keys of `ROUTES`, [tokens].
+
+    Examples
+    --------
+    >>> accept_length_routes({Kind.JOINT: (0.5, 0.25), Kind.CONDITIONAL: (0.5, 0.5)})
+    {'joint': 1.75, 'conditional': 1.75}
+    """
+    return {
+        ROUTES[kind]: float(chained_accept_length(accuracies[kind], kind, num_steps))
+        for kind in _GREEDY
+        if accuracies.get(kind)
+    }
+
+
+def offline_acceptance(
+    accuracies: Mapping[Kind, Sequence[float]],
+    num_steps: int | None = None,
+    *,
+    sampled: bool = False,
+    rounding: float = 0.0,
+    num_records: int = 1,
+    scatter_sd: float = 0.0,
+    depth_is_whole: bool = True,
+) -> OfflineAcceptance:
+    r"""Return the accept length that accuracies by depth imply, with what is uncertain about it.
+
+    .. math:: s^2 = \frac{(\tau_\text{joint} - \tau_\text{cond})^2}{2} + s_\text{scatter}^2 + s_\text{rounding}^2 + s_\text{tail}^2
+
+    Parameters
+    ----------
+    accuracies : mapping from Kind to sequence of float
+        By depth, in [0, 1], [-].
+    num_steps : int, optional
+        Served depth; by default that of the log, [tokens].
+    sampled : bool
+        Whether serving samples at temperature 1, where the overlap is the quantity, and not greedily.
+    rounding : float
+        Half a unit of the last printed digit, [-].
+    num_records : int
+        Records that were pooled, over which rounding averages out.
+    scatter_sd : float
+        Standard error of the accept length from the scatter of these records, [tokens].
+    depth_is_whole : bool
+        Whether the log shows all depths that were trained; False where it prints the first alone.
+
+    Returns
+    -------
+    OfflineAcceptance
+        By the first known of joint, conditional, marginal and overlap.
+
+    Raises
+    ------
+    ParameterError
+        If an accuracy is outside [0, 1] or the depth is below 1.
+
+    Notes
+    -----
+    Joint and conditional accuracies are two measurements of one accept length; half their squared
+    difference is the variance of either. Beyond the trained depth the tail model of
+    `specmodel.acceptance.tail_spread` carries the curve: holding the last conditional is an upper
+    scenario, not the estimate.
+
+    Examples
+    --------
+    >>> found = offline_acceptance({
+    ...     Kind.JOINT: (0.742, 0.47, 0.29, 0.15, 0.097),
+    ...     Kind.CONDITIONAL: (0.77, 0.65, 0.60, 0.57, 0.53),
+    ... })
+    >>> found.accept_length.estimate.median
+    2.749
+    >>> found.accept_length.estimate.low < 2.749 < found.routes["conditional"]
+    True
+    >>> found.routes["conditional"] < found.accept_length.estimate.high
+    True
+    """
+    if num_steps is not None and num_steps < 1:
+        raise ParameterError("num_steps", num_steps, "at least 1", "no draft has no accept length")
+    order = _SAMPLED if sampled else _GREEDY
+    kind = next((one for one in order if accuracies.get(one)), None)
+    if kind is None:
+        return OfflineAcceptance(
+            accept_length=None,
+            kind=None,
+            num_steps=num_steps,
+            trained_depth=0,
+            codes=("mean-only",),
+        )
+    values = np.asarray(accuracies[kind], dtype=np.float64)
+    depth = values.size if num_steps is None else num_steps
+    curve = _full_accuracy(values, kind)
+    routes = accept_length_routes(accuracies, min(depth, values.size))
+    codes = _codes(kind, sampled=sampled, beyond=depth > values.size)
+    if not depth_is_whole and depth > values.size:
+        return OfflineAcceptance(
+            accept_length=None,
+            kind=kind,
+            num_steps=depth,
+            trained_depth=values.size,
+            codes=("depth0-only",),
+        )
+    known = min(depth, values.size)
+    rounded = _rounding_variance(values[:known], kind, rounding) / max(num_records, 1)
+    variance = _route_variance(routes) + scatter_sd**2 + rounded
+    return OfflineAcceptance(
+        accept_length=_estimate(routes[ROUTES[kind]], math.sqrt(variance), curve, depth),
+        kind=kind,
+        num_steps=depth,
+        trained_depth=values.size,
+        routes=routes,
+        curve=curve,
+        codes=codes,
+    )
+
+
+def carried_draws(
+    draws: Array, curve: FullAccuracy, num_steps: int, rng: np.random.Generator
+) -> Array:
+    r"""Return draws of an accept length at the trained depth, carried to a deeper one.
+
+    .. math:: \tau_k = \tau_m + (\tau_m - 1)\, r, \qquad
+        r = \frac{\hat\tau_k - \hat\tau_m}{\hat\tau_m - 1} e^{s z}
+
+    Parameters
+    ----------
+    draws : numpy.ndarray, shape (draws,) or (draws, steps)
+        At the depth of the curve, [tokens].
+    curve : FullAccuracy
+        Of the same drafter.
+    num_steps : int
+        Served depth, [tokens].
+    rng : numpy.random.Generator
+        Source of randomness: one error of the tail for each draw, the same at all its steps.
+
+    Returns
+    -------
+    numpy.ndarray
+        Of the same shape; unchanged up to the depth of the curve, [tokens].
+
+    Examples
+    --------
+    >>> curve = FullAccuracy([0.742, 0.47, 0.29, 0.15, 0.097])
+    >>> drawn = carried_draws(np.full(2000, 2.749), curve, 10, np.random.default_rng(0))
+    >>> round(float(np.median(drawn)), 1)
+    2.9
+    """
+    measured = curve.num_steps
+    if num_steps <= measured:
+        return draws
+    spread = tail_spread(curve, [num_steps])
+    base = curve.accept_length()
+    added = float(spread.value[0]) - base
+    if added <= 0.0 or base <= 1.0:
+        return draws
+    most = max(float(spread.high[0]) - base, added)
+    least = max(float(spread.low[0]) - base, added * added / most)
+    log_sd = math.log(most / least) / (2.0 * _NORMAL_95)
+    normal = spread_normal(len(draws), rng).reshape(-1, *[1] * (draws.ndim - 1))
+    longer = draws + (draws - 1.0) * (added / (base - 1.0)) * np.exp(log_sd * normal)
+    return np.asarray(np.minimum(longer, num_steps + 1.0))
+
+
+def spread_normal(num_draws: int, rng: np.random.Generator) -> Array:
+    """Return standard normal draws at equal steps of probability, in any order.
+
+    Their quantiles have no noise: a median that was put in comes out.
+
+    Examples
+    --------
+    >>> float(np.median(spread_normal(1000, np.random.default_rng(0))).round(9))
+    0.0
+    """
+    normal = NormalDist()
+    values = [normal.inv_cdf((rank + 0.5) / num_draws) for rank in range(num_draws)]
+    return rng.permutation(np.array(values))
+
+
+def _full_accuracy(values: Array, kind: Kind) -> FullAccuracy:
+    """Full accuracies of a list; a joint one that rises by chance is levelled."""
+    full = values if kind is Kind.JOINT else np.cumprod(values)
+    outside = ~((values >= 0.0) & (values <= 1.0))
+    if np.any(outside):
+        raise ParameterError(
+            f"{kind} accuracy at depth {int(np.flatnonzero(outside)[0])}",
+            f"{values[outside][0]:g}",
+            "in [0, 1]",
+            "see the checks of the log: percentages, or numerators that were reduced twice",
+        )
+    return FullAccuracy(np.minimum.accumulate(full))
+
+
+def _codes(kind: Kind, *, sampled: bool, beyond: bool) -> tuple[str, ...]:
+    """What is to be known of an accept length of a kind."""
+    return tuple(
+        code
+        for code, holds in (
+            ("marginal-approximation", kind in _APPROXIMATE),
+            ("overlap-for-greedy", kind is Kind.OVERLAP and not sampled),
+            ("greedy-for-sampling", kind is not Kind.OVERLAP and sampled),
+            ("beyond-trained-depth", beyond),
+        )
+        if holds
+    )
+
+
+def _route_variance(routes: Mapping[str, float]) -> float:
+    """Variance of an accept length that was measured twice, as joint and as conditional."""
+    if not {"joint", "conditional"} <= set(routes):
+        return 0.0
+    return float((routes["joint"] - routes["conditional"]) ** 2 / 2.0)
+
+
+def _rounding_variance(values: Array, kind: Kind, rounding: float) -> float:
+    """Variance of an accept length whose accuracies were printed with few digits."""
+    if kind is Kind.JOINT:
+        gradient = np.ones(values.size)
+    else:
+        # d tau / d a_j is the sum of all products that hold a_j, with a_j left out
+        before = np.concatenate([[1.0], np.cumprod(values)[:-1]])
+        after = np.ones(values.size)
+        for depth in range(values.size - 2, -1, -1):
+            after[depth] = 1.0 + values[depth + 1] * after[depth + 1]
+        gradient = before * after
+    return float((gradient**2).sum() * rounding**2 / 3.0)
+
+
+def _estimate(measured: float, sd: float, curve: FullAccuracy, depth: int) -> AcceptLength:
+    """Accept length at a depth: the measured one, and beyond it the tail model."""
+    if depth <= curve.num_steps:
+        return within_depth(measured, measured, measured, sd=sd, most=depth + 1.0)
+    spread = tail_spread(curve, [depth])
+    moved = measured - curve.accept_length()  # not 0 where a rising list was levelled
+    value, low, high = (float(one[0]) + moved for one in (spread.value, spread.low, spread.high))
+    return within_depth(value, low, high, sd=sd, most=depth + 1.0)
+
+
+def within_depth(median: float, low: float, high: float, *, sd: float, most: float) -> AcceptLength:
+    r"""Return an accept length whose interval is widened by an independent normal error.
+
+    .. math:: \tau_\text{low} = \max\left(\tau - \sqrt{(\tau - l)^2 + (z s)^2},\, 1\right)
+
+    Parameters
+    ----------
+    median, low, high : float
+        With the central 90 % interval that is known, [tokens].
+    sd : float
+        Standard deviation of the error, [tokens].
+    most : float
+        What a round can emit at most, [tokens].
+
+    Returns
+    -------
+    AcceptLength
+        Inside [1, `most`].
+
+    Examples
+    --------
+    >>> within_depth(2.5, 2.5, 2.5, sd=0.1, most=4.0).estimate.low
+    2.336
+    """
+    width = _NORMAL_95 * sd
+    below, above = math.hypot(median - low, width), math.hypot(high - median, width)
+    return AcceptLength(
+        estimate=Estimate(
+            median=median,
+            low=min(max(median - below, 1.0), median),
+            high=max(min(median + above, most), median),
+        ),
+        log_sd=(below + above) / (2.0 * _NORMAL_95 * median),
+    )

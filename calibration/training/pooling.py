@@ -1,0 +1,151 @@
+"""Accuracies of several records as one: numerators over denominators where they are conditional.
+
+training_logs.md sections 4.3 and 7.1. Counts are not in text logs: records weigh the same.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from calibration.training.record_columns import Rows
+from calibration.training.records import Array, Kind
+from calibration.training.training_log import SplitSeries
+
+FEWEST_FOR_TAIL: Final = 50
+"""Records that a series needs before its last tenth is pooled."""
+
+_TAIL_PARTS = 10
+
+
+def tail_rows(rows: Rows) -> Rows:
+    """Return the last tenth of some rows, rounded down; none where there are fewer than 50."""
+    return rows[-(len(rows) // _TAIL_PARTS) :] if len(rows) >= FEWEST_FOR_TAIL else rows[:0]
+
+
+@np.errstate(all="ignore")  # impossible values are refused elsewhere
+def pooled(series: SplitSeries, rows: Rows) -> dict[Kind, Array]:
+    r"""Return the accuracies of some records pooled, by depth.
+
+    Joint, marginal and overlap are means; conditional ones are
+
+    .. math:: B_k = \frac{\sum A_{k-1} B_k}{\sum A_{k-1}}
+
+    with joint accuracies A of the same records (running products of B where they are not printed).
+
+    Parameters
+    ----------
+    series : SplitSeries
+        Of one split.
+    rows : array of int
+        Which of its records.
+
+    Returns
+    -------
+    dict from Kind to array of float
+        nan at a depth of which no record says anything.
+    """
+    found: dict[Kind, Array] = {}
+    for kind, values in series.accuracies.items():
+        if kind is Kind.CONDITIONAL:
+            found[kind] = _pooled_conditional(values[rows], series.accuracies.get(Kind.JOINT), rows)
+        else:
+            found[kind] = mean_of_known(values[rows])
+    return found
+
+
+@np.errstate(all="ignore")
+def mean_of_known(values: Array) -> Array:
+    """Return means over records, of those that are known.
+
+    Examples
+    --------
+    >>> mean_of_known(np.array([[0.5, np.nan], [0.75, np.nan]])).tolist()
+    [0.625, nan]
+    """
+    known = np.isfinite(values)
+    number = known.sum(axis=0)
+    total = np.where(known, values, 0.0).sum(axis=0)
+    return np.asarray(np.where(number > 0, total / np.maximum(number, 1), np.nan))
+
+
+@np.errstate(all="ignore")  # impossible values are refused elsewhere
+def identity(series: SplitSeries, rows: Rows) -> Array:
+    r"""Return how far joint and conditional accuracies agree, from the second depth on.
+
+    .. math:: \hat f_k = \frac{\sum A_{k-1} B_k}{\sum A_k}
+
+    Parameters
+    ----------
+    series : SplitSeries
+        With both kinds; otherwise the result is empty.
+    rows : array of int
+        Which of its records.
+
+    Returns
+    -------
+    array of float
+        1 in a sound log; nan where no record got so deep.
+    """
+    joint, conditional = (series.accuracies.get(k) for k in (Kind.JOINT, Kind.CONDITIONAL))
+    if joint is None or conditional is None:
+        return np.empty(0)
+    depths = min(joint.shape[1], conditional.shape[1])
+    above, joint, conditional = joint[rows][:, : depths - 1], joint[rows], conditional[rows]
+    below, chance = joint[:, 1:depths], conditional[:, 1:depths]
+    known = np.isfinite(above) & np.isfinite(below) & np.isfinite(chance)
+    numerator = np.where(known, above * chance, 0.0).sum(axis=0)
+    denominator = np.where(known, below, 0.0).sum(axis=0)
+    positive = denominator > 0
+    return np.asarray(np.where(positive, numerator / np.where(positive, denominator, 1.0), np.nan))
+
+
+@np.errstate(all="ignore")  # impossible values are refused elsewhere
+def accept_lengths(accuracies: Mapping[Kind, Array]) -> dict[str, float]:
+    """Return the accept length that each kind of accuracy implies, bonus token included.
+
+    Parameters
+    ----------
+    accuracies : mapping from Kind to array of float
+        By depth; the chain ends where one is not known.
+
+    Returns
+    -------
+    dict from str to float
+        ``joint``: 1 + their sum; ``conditional``, ``marginal_product``, ``overlap_product``: 1 + the
+        sum of their running products, [tokens].
+
+    Examples
+    --------
+    >>> accept_lengths({Kind.JOINT: np.array([0.5, 0.25]), Kind.CONDITIONAL: np.array([0.5, 0.5])})
+    {'joint': 1.75, 'conditional': 1.75}
+    """
+    found: dict[str, float] = {}
+    for kind, values in accuracies.items():
+        known = values[: int(np.argmin(np.append(np.isfinite(values), False)))]
+        if not len(known):
+            continue
+        if kind is Kind.JOINT:
+            found["joint"] = 1.0 + float(known.sum())
+        else:
+            name = "conditional" if kind is Kind.CONDITIONAL else f"{kind}_product"
+            found[name] = 1.0 + float(np.cumprod(known).sum())
+    return found
+
+
+def _pooled_conditional(values: Array, joint: Array | None, rows: Rows) -> Array:
+    """Return conditional accuracies pooled as numerator over denominator."""
+    reached = np.cumprod(values, axis=1)
+    if joint is not None:
+        shared = min(joint.shape[1], values.shape[1])
+        printed = joint[rows][:, :shared]
+        reached[:, :shared] = np.where(np.isfinite(printed), printed, reached[:, :shared])
+    found = mean_of_known(values)
+    above, chance = reached[:, :-1], values[:, 1:]
+    known = np.isfinite(above) & np.isfinite(chance)
+    denominator = np.where(known, above, 0.0).sum(axis=0)
+    numerator = np.where(known, above * chance, 0.0).sum(axis=0)
+    positive = denominator > 0
+    weighted = numerator / np.where(positive, denominator, 1.0)
+    found[1:] = np.where(positive, weighted, found[1:])
+    return found

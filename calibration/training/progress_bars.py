@@ -1,0 +1,126 @@
+"""States of progress bars (tqdm) in training logs: a counter, its total and what stands behind it.
+
+A bar is printed again and again into one line, first when its counter moves and once more when its
+numbers change: the last state of a counter is the one to keep.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from calibration.training.physical_lines import CutText
+
+_Item = TypeVar("_Item")
+
+_LONGEST_DESCRIPTION: Final = 80
+_STATE = re.compile(
+    r"(?:\d{1,3}%\|[^|\r\n]{0,400}\|\s{0,20}(?P<counter>\d{1,12})/(?P<total>\d{1,12})"
+    r"|(?<!\d)(?P<alone>\d{1,12})it)\s\[(?P<inside>[^\]\[\r\n]{0,2000})(?P<end>\]?)",
+    re.ASCII,
+)
+_PAIR = re.compile(r"([A-Za-z_][\w./@-]{0,60})=([^\s,=\]\[]{1,40})(?=[,\]])", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class BarState:
+    """One state of a bar.
+
+    Parameters
+    ----------
+    description : str
+        What stands in front of it, without the colon.
+    counter : int
+        Steps done.
+    total : int or None
+        Steps to do; None where the bar does not know.
+    pairs : mapping from str to str
+        What stands behind it, the complete pairs only.
+    is_closed : bool
+        Whether its closing bracket was printed.
+    """
+
+    description: str
+    counter: int
+    total: int | None
+    pairs: Mapping[str, str]
+    is_closed: bool
+
+
+def bar_states(text: str) -> Iterator[BarState]:
+    """Yield the states of bars in a line.
+
+    Parameters
+    ----------
+    text : str
+        One physical line; states that nothing separates are separate all the same.
+
+    Yields
+    ------
+    BarState
+        Also of bars that show nothing but their counter.
+
+    Examples
+    --------
+    >>> state, = bar_states("Training:  1%|x  | 10/1000 [00:11<18:01, 1.1s/it, loss=7.9, acc=0.1]")
+    >>> state.description, state.counter, state.total, dict(state.pairs)
+    ('Training', 10, 1000, {'loss': '7.9', 'acc': '0.1'})
+    """
+    if "[" not in text or ("%|" not in text and "it [" not in text):
+        return
+    for found in _STATE.finditer(text):
+        counter, total = found["counter"] or found["alone"], found["total"]
+        yield BarState(
+            description=_description(text, found.start()),
+            counter=int(counter),
+            total=int(total) if total else None,
+            pairs=dict(_PAIR.findall(found["inside"] + found["end"])),
+            is_closed=bool(found["end"]),
+        )
+
+
+class LatestBars(Generic[_Item]):
+    """The last state of each counter, stream by stream.
+
+    Examples
+    --------
+    >>> bars: LatestBars[str] = LatestBars()
+    >>> [bars.replace("", key, item) for key, item in ((1, "a"), (1, "b"), (2, "c"))]
+    [None, None, 'b']
+    >>> bars.take_all()
+    ['c']
+    """
+
+    __slots__ = ("_latest",)
+
+    def __init__(self) -> None:
+        self._latest: dict[str, tuple[object, _Item]] = {}
+
+    def replace(self, stream: str, key: object, item: _Item) -> _Item | None:
+        """Keep an item; return the one before it if its counter was another."""
+        before = self._latest.get(stream)
+        self._latest[stream] = (key, item)
+        return before[1] if before is not None and before[0] != key else None
+
+    def take_all(self) -> list[_Item]:
+        """Return what is kept, and forget it."""
+        items = [item for _, item in self._latest.values()]
+        self._latest.clear()
+        return items
+
+
+def is_cut(text: str, end: int) -> bool:
+    """Return whether a number that ends at a place may be cut: the file ends there.
+
+    Examples
+    --------
+    >>> is_cut(CutText("loss=1."), 7), is_cut("loss=1.", 7), is_cut(CutText("loss=1.5 "), 8)
+    (True, False, False)
+    """
+    return isinstance(text, CutText) and end >= len(text)
+
+
+def _description(text: str, end: int) -> str:
+    """Return what stands between the state before and a state, without its colon."""
+    before = text[max(0, end - _LONGEST_DESCRIPTION) : end].rstrip()
+    return before[before.rfind("]") + 1 :].removesuffix(":").strip()

@@ -1,0 +1,412 @@
+"""What a run will reach: accuracies and accept length now, at a step and at its end, as draws."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibration.training.curves import AccuracyCurves
+from calibration.training.learning_curve import CurveDraws, draw_curves
+from calibration.training.schedule import Decay, Schedule, read_schedule
+from specmodel.acceptance.consistency import Finding
+from specmodel.errors import ParameterError, SpecModelError
+
+Array = NDArray[np.float64]
+
+FEWEST_POINTS: Final = 5
+"""Usable points below which there is no projection; training_logs.md section 8."""
+
+NUM_DRAWS: Final = 2000
+
+WALK_SPAN: Final = float(np.log(50.0))
+"""Logarithm of the longest extrapolation, in last steps; beyond it the walk stands still."""
+
+_WALK_CELLS: Final = 48
+
+_WALK_SHARED: Final = 0.4
+"""Share of the walk that all depths have in common; a judgement."""
+
+_REACHING_STEPS: Final = 60
+
+_FAR: Final = 4.0
+"""Last steps ahead of which a projection is called far."""
+
+_FLAT_GAIN: Final = 0.01
+"""Accept length gained by the end below which a curve is flat, with the data as good as sure of it."""
+
+_LATE_DECAY: Final = 0.5
+"""Chance that a constant learning rate decays before the end; a judgement."""
+
+_LATE_DECAY_SHARE: Final = 0.2
+"""Last part of the run in which it would."""
+
+_SUM_CELLS: Final = 512
+
+
+class ProjectionRefused(SpecModelError, ValueError):  # noqa: N818 - a refusal, as the codes are called
+    """The points do not carry a projection.
+
+    Parameters
+    ----------
+    code : str
+        ``too-few-points`` or ``before-warm-up-ends``.
+    reason : str
+        Why, and what to do.
+    """
+
+    def __init__(self, code: str, reason: str) -> None:
+        self.code, self.reason = code, reason
+        super().__init__(f"{code}: {reason}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepProjection:
+    """Accuracies and accept length at one step, as draws.
+
+    Parameters
+    ----------
+    step : float
+        [optimiser steps].
+    conditional : array, shape (draws, depths)
+        Conditional accuracies (marginal ones, of a curve of marginals), without the noise of one
+        measurement.
+
+    Examples
+    --------
+    >>> here = StepProjection(step=10.0, conditional=np.array([[0.5, 0.5], [0.6, 0.5]]))
+    >>> here.accept_lengths().tolist(), here.accept_length_interval(0.5)[0]
+    ([1.75, 1.9], 1.7875)
+    """
+
+    step: float
+    conditional: Array
+
+    def accept_lengths(self, num_steps: int | None = None) -> Array:
+        """Return accept lengths, bonus token included, cut at a depth; shape (draws,)."""
+        return np.asarray(1.0 + np.cumprod(self.conditional[:, :num_steps], axis=1).sum(axis=1))
+
+    def accept_length(self, num_steps: int | None = None) -> float:
+        """Return the median accept length."""
+        return float(np.median(self.accept_lengths(num_steps)))
+
+    def accept_length_interval(
+        self, coverage: float = 0.9, num_steps: int | None = None
+    ) -> tuple[float, float]:
+        """Return a central interval of the accept length."""
+        low, high = np.quantile(self.accept_lengths(num_steps), _ends(coverage))
+        return float(low), float(high)
+
+    def accuracies(self) -> tuple[float, ...]:
+        """Return the median accuracy of each depth."""
+        return tuple(np.median(self.conditional, axis=0).tolist())
+
+    def accuracy_intervals(self, coverage: float = 0.9) -> tuple[tuple[float, float], ...]:
+        """Return a central interval of the accuracy of each depth."""
+        low, high = np.quantile(self.conditional, _ends(coverage), axis=0)
+        return tuple(zip(low.tolist(), high.tolist(), strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection:
+    """A run carried on from its last step.
+
+    Parameters
+    ----------
+    last_step : float
+        Where the curve ends.
+    now : StepProjection
+        At the last step.
+    target : StepProjection
+        At the step that was asked for; the end of the run unless another was.
+    end : StepProjection or None
+        At the end of the run; None where it is not known.
+    end_step : float or None
+        The trainer's total, or where the learning rate ends.
+    schedule : Schedule
+        What the learning rate says.
+    findings : tuple of Finding
+        Warnings: ``before-decay``, ``flat``, ``total-steps-unknown``, ``end-inferred``,
+        ``learning-rate-unknown``, ``far-ahead``, ``past-the-end``.
+    form_weights : dict of str to float
+        Weight of each form.
+    num_points : int
+        Points that were fitted.
+    point_error : array, shape (depths,)
+        Standard error of the last point: what one more measurement adds to a draw.
+    paths : Paths
+        The courses that `at` reads.
+    """
+
+    last_step: float
+    now: StepProjection
+    target: StepProjection
+    end: StepProjection | None
+    end_step: float | None
+    schedule: Schedule
+    findings: tuple[Finding, ...]
+    form_weights: dict[str, float]
+    num_points: int
+    point_error: Array
+    paths: "Paths"
+
+    def at(self, step: float) -> StepProjection:
+        """Return the draws at a step from the last one on; one draw is one course of the run."""
+        return StepProjection(step=float(step), conditional=self.paths.at([step])[:, 0])
+
+    def steps_reaching(
+        self, accept_length: float, horizon: float | None = None, num_steps: int | None = None
+    ) -> Array:
+        """Return the step at which each draw reaches an accept length; infinite where it does not.
+
+        Parameters
+        ----------
+        accept_length : float
+            To be reached, bonus token included.
+        horizon : float, optional
+            Last step that is looked at; the end of the run, or the step that was asked for.
+        num_steps : int, optional
+            Depth at which the accept length is cut.
+
+        Returns
+        -------
+        array, shape (draws,)
+            The last step where it is reached by then.
+        """
+        last = horizon or self.end_step or self.target.step
+        steps = np.linspace(self.last_step, max(last, self.last_step), _REACHING_STEPS)
+        found = np.full(len(self.now.conditional), np.inf)
+        for step in steps[::-1]:
+            reached = self.at(step).accept_lengths(num_steps) >= accept_length
+            found[reached] = step
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paths:
+    """Courses of the accuracies after the last step.
+
+    Parameters
+    ----------
+    draws : CurveDraws
+        Curves.
+    last_step, first_step : float
+        Of the points.
+    summed : array, shape (cells, 2)
+        Steps and summed learning rate over its value at the last step.
+    schedule : Schedule
+        Planned learning rate.
+    late_decay : array of bool, shape (draws,)
+        Whether a learning rate that is constant or unknown decays before the end in this draw.
+    horizon : float
+        The end for these decays.
+    walk : array, shape (draws, cells, depths)
+        Random walk over the logarithm of the step, one logit in a factor e.
+    """
+
+    draws: CurveDraws
+    last_step: float
+    first_step: float
+    summed: Array
+    schedule: Schedule
+    late_decay: NDArray[np.bool_]
+    horizon: float
+    walk: Array
+
+    def at(self, steps: ArrayLike) -> Array:
+        """Return the accuracies at steps, shape (draws, steps, depths)."""
+        step = np.maximum(np.asarray(steps, dtype=np.float64), self.last_step)
+        shapes, draws = self.draws.shapes, self.draws
+        now, rate_now = self.last_step, np.interp(self.last_step, *self.summed.T)
+        times = np.stack([step / now, np.interp(step, *self.summed.T) / rate_now])
+        first = np.array(
+            [self.first_step / now, np.interp(self.first_step, *self.summed.T) / rate_now]
+        )
+        by_rate = shapes.by_rate.astype(int)
+        rise = shapes.rise(first[by_rate], times[by_rate])
+        unit = np.where(draws.logit[:, None], 1.0, draws.slope)[:, None]
+        level, gain, lift = np.moveaxis(draws.coefficients, -1, 0)[:, :, None]
+        fallen = self._fallen(step)[..., None]
+        grid = np.linspace(0.0, WALK_SPAN, self.walk.shape[1])
+        cell = np.minimum(np.log(step / now) / grid[1], len(grid) - 1.001)
+        low, part = cell.astype(int), (cell % 1.0)[:, None]
+        walk = self.walk[:, low] * (1.0 - part) + self.walk[:, low + 1] * part
+        walk = walk * draws.walk[:, None, None] * unit
+        values = level + gain * rise[..., None] + lift * fallen + walk
+        logistic = 1.0 / (1.0 + np.exp(-np.clip(values, -30.0, 30.0)))
+        return np.asarray(np.where(draws.logit[:, None, None], logistic, np.clip(values, 0.0, 1.0)))
+
+    def _fallen(self, step: Array) -> Array:
+        """Return by how much the learning rate has fallen since the last step, (draws, steps)."""
+        plan = self.schedule.relative_rate(self.last_step) - self.schedule.relative_rate(step)
+        start = max(self.last_step, self.horizon * (1.0 - _LATE_DECAY_SHARE))
+        late = np.clip((step - start) / max(self.horizon - start, 1e-9), 0.0, 1.0)
+        return np.where(self.late_decay[:, None], late, plan)
+
+
+def project(
+    curves: AccuracyCurves,
+    at_step: float | None = None,
+    *,
+    num_draws: int = NUM_DRAWS,
+    seed: int = 0,
+) -> Projection:
+    """Return what a run will reach.
+
+    Parameters
+    ----------
+    curves : AccuracyCurves
+        The run so far.
+    at_step : float, optional
+        Step to project to; the end of the run when left out, the last step where that is not known.
+    num_draws : int
+        Draws.
+    seed : int
+        Of the draws: the same curves give the same projection.
+
+    Returns
+    -------
+    Projection
+
+    Raises
+    ------
+    ProjectionRefused
+        With fewer than five usable points, or before warm-up has ended.
+    ParameterError
+        If the step is before the last one.
+
+    Examples
+    --------
+    >>> from calibration.training.curves import accuracy_curves
+    >>> steps = np.arange(100.0, 2001.0, 100.0)
+    >>> values = 0.7 - 0.5 * np.exp(-steps / 600.0)
+    >>> ahead = project(accuracy_curves(steps, values[:, None], kind="marginal", total_steps=4000))
+    >>> round(ahead.end.accept_length(), 2)
+    1.7
+    """
+    if at_step is not None and not curves.last_step <= at_step < float("inf"):
+        raise ParameterError(
+            "at_step", f"{at_step:g}", f"at least {curves.last_step:g}, the last step, and finite"
+        )
+    schedule = read_schedule(curves.rate_steps, curves.rates, total_steps=curves.total_steps)
+    used = _usable(curves, schedule)
+    end = schedule.end
+    last = curves.last_step
+    step = at_step if at_step is not None else (end if end is not None else last)
+    rng = np.random.default_rng(seed)
+    horizon = max(step, end or step, last)
+    summed = _summed_rate(schedule, horizon)
+    moved = used.steps[-1]
+    rate_at = np.interp(used.steps, *summed.T)
+    with_rate = schedule.known and schedule.decay is not Decay.UNKNOWN
+    draws = draw_curves(
+        steps=used.steps / moved,
+        summed_rate=rate_at / rate_at[-1] if with_rate else None,
+        fallen=schedule.relative_rate(moved) - schedule.relative_rate(used.steps),
+        accuracies=used.conditional,
+        errors=used.error,
+        num_draws=num_draws,
+        rng=rng,
+    )
+    open_decay = schedule.decay in (Decay.CONSTANT, Decay.UNKNOWN)
+    paths = Paths(
+        draws=draws, last_step=float(moved), first_step=float(used.steps[0]), summed=summed,
+        schedule=schedule, horizon=horizon,
+        late_decay=open_decay & (rng.random(num_draws) < _LATE_DECAY),
+        walk=_walks(rng, num_draws, used.depths),
+    )  # fmt: skip
+
+    def there(where: float) -> StepProjection:
+        return StepProjection(step=float(where), conditional=paths.at([where])[:, 0])
+
+    now, target = there(last), there(step)
+    final = None if end is None else there(max(end, last))
+    return Projection(
+        last_step=last, now=now, target=target, end=final, end_step=end, schedule=schedule,
+        findings=tuple(_findings(curves, schedule, now, final or target)),
+        form_weights=draws.form_weights(), num_points=used.num_points,
+        point_error=used.error[-1], paths=paths,
+    )  # fmt: skip
+
+
+def _usable(curves: AccuracyCurves, schedule: Schedule) -> AccuracyCurves:
+    """Return the points after warm-up; raise where they do not carry a projection."""
+    if schedule.in_warm_up:
+        raise ProjectionRefused(
+            "before-warm-up-ends",
+            f"the learning rate was still rising at step {curves.last_step:g}; project after warm-up",
+        )
+    used = curves.after(schedule.warm_up_end)
+    if np.unique(used.steps).size < FEWEST_POINTS:
+        raise ProjectionRefused(
+            "too-few-points",
+            f"{np.unique(used.steps).size} usable points after warm-up, at least {FEWEST_POINTS} are needed; "
+            "wait for more validation, or use the train records",
+        )
+    return used
+
+
+def _summed_rate(schedule: Schedule, horizon: float) -> Array:
+    """Return steps and the summed learning rate at them, over the peak."""
+    steps = np.linspace(0.0, horizon, _SUM_CELLS + 1)
+    middle = 0.5 * (steps[1:] + steps[:-1])
+    rate = np.maximum(schedule.relative_rate(middle), 1e-6)
+    total = np.concatenate([[0.0], np.cumsum(rate) * steps[1]])
+    return np.stack([steps, total], axis=1)
+
+
+def _walks(rng: np.random.Generator, num_draws: int, depths: int) -> Array:
+    """Return random walks of unit variance in a factor e of the step, shape (draws, cells, depths)."""
+    size = (num_draws, _WALK_CELLS, depths)
+    moves = np.sqrt(_WALK_SHARED) * rng.normal(size=(*size[:2], 1))
+    moves = moves + np.sqrt(1.0 - _WALK_SHARED) * rng.normal(size=size)
+    walk = np.cumsum(moves * np.sqrt(WALK_SPAN / _WALK_CELLS), axis=1)
+    return np.concatenate([np.zeros((num_draws, 1, depths)), walk], axis=1)
+
+
+def _ends(coverage: float) -> tuple[float, float]:
+    """Return the quantiles at the ends of a central interval."""
+    return 0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage
+
+
+def _findings(
+    curves: AccuracyCurves, schedule: Schedule, now: StepProjection, ahead: StepProjection
+) -> Iterator[Finding]:
+    """Warnings about a projection."""
+    if schedule.end is None:
+        yield Finding(
+            code="total-steps-unknown",
+            message="the number of steps is not in the log: give it for a projection to the end",
+        )
+    elif not schedule.end_known:
+        yield Finding(
+            code="end-inferred",
+            message=f"the end is taken from the learning rate: step {schedule.end:.0f}",
+        )
+    if not schedule.known:
+        yield Finding(
+            code="learning-rate-unknown",
+            message="no learning rate in the log: whether its decay is still to come is open",
+        )
+    elif schedule.decay_begun is False and ahead.step > now.step:
+        yield Finding(
+            code="before-decay",
+            message="the learning rate has not begun to fall; accuracy usually rises when it does, "
+            "and the interval is widened upward for it",
+        )
+    if ahead.step > _FAR * now.step:
+        yield Finding(
+            code="far-ahead",
+            message=f"step {ahead.step:.0f} is {ahead.step / now.step:.1f} times the last one",
+        )
+    if schedule.end is not None and curves.last_step > schedule.end * 1.001:
+        yield Finding(
+            code="past-the-end",
+            message=f"the last step, {curves.last_step:.0f}, is beyond the end, {schedule.end:.0f}",
+        )
+    gain = np.abs(ahead.accept_length() - now.accept_length())
+    if gain < _FLAT_GAIN:
+        yield Finding(
+            code="flat", message=f"accept length changes by {gain:.3f} up to step {ahead.step:.0f}"
+        )

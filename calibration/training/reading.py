@@ -1,0 +1,217 @@
+"""Training logs from files and folders: containers first, then every family is fed the lines.
+
+training_logs.md sections 2 and 3.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from calibration.file_groups import PathLike, files_of
+from calibration.readers.log_file import LogFile
+from calibration.training.family_facts import FAMILIES
+from calibration.training.line_readers import LineReaders
+from calibration.training.raw_merging import merged
+from calibration.training.records import RawLog, RecordTable
+from calibration.training.refusals import usable_log
+from calibration.training.source_kinds import MAX_JSON_BYTES, SourceKind, source_kind
+from calibration.training.speculators_files import SpeculatorsFiles
+from calibration.training.training_log import TrainingLog
+from specmodel.errors import ParameterError
+
+_RANK_IN_NAME: Final = re.compile(r"(?i)rank[_-]?(\d{1,6})")
+
+_MOST_BLOCKS = 8  # of a JSON file, which is small
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReadFiles:
+    """What was read from some files; lines are counted through all of them."""
+
+    raw: RawLog
+    paths: tuple[Path, ...]
+    first_lines: tuple[int, ...]
+
+
+def read_training_log(
+    paths: PathLike | Sequence[PathLike],
+    *,
+    family: str | None = None,
+    correct_alias: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> TrainingLog:
+    """Return the training log that some files hold.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        Files and folders: console output, ``val_metrics.json`` and ``training_state.json``, tracker
+        exports as CSV; plain or gzip, UTF-8 or UTF-16. Together they are one run.
+    family : str, optional
+        The trainer, one of `calibration.training.family_facts.FAMILIES`, where there are records of
+        several.
+    correct_alias : bool
+        Whether to divide the accuracies that speculators 0.6.0 to 0.6.0.2 reduced twice.
+    progress : callable, optional
+        Told how many bytes have been read since it was told last.
+
+    Returns
+    -------
+    TrainingLog
+        Copies, restarts and incomplete records are settled, what was found is in its warnings.
+
+    Raises
+    ------
+    ParameterError
+        If no path is named, or the family is none.
+    FormatError
+        If a file cannot be read; `TrainingLogError` if it may not be used, with a code of
+        training_logs.md section 6.2.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "train.log"
+    ...     _ = file.write_text("step 5: {'acc_0': 0.6, 'acc_1': 0.5, 'loss': 2.0}")
+    ...     log = read_training_log(file)
+    >>> log.framework, log.depths, log.last_step, sorted(log.codes)
+    ('SpecForge', 2, 5, ['marginal-approximation', 'train-only'])
+    """
+    if family is not None and family not in FAMILIES:
+        raise ParameterError("family", family, " or ".join(FAMILIES))
+    read = _read_files(paths, progress)
+    return usable_log(
+        read.raw,
+        paths=read.paths,
+        first_lines=read.first_lines,
+        family=family,
+        correct_alias=correct_alias,
+    )
+
+
+def read_raw(
+    paths: PathLike | Sequence[PathLike],
+    *,
+    family: str | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> RawLog:
+    """Return all records that some files hold, before anything is decided about them.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        Files and folders.
+    family : str, optional
+        Leaves out the records of all others.
+    progress : callable, optional
+        Told how many bytes have been read since it was told last.
+
+    Returns
+    -------
+    RawLog
+        Lines are counted through all files.
+
+    Raises
+    ------
+    FormatError
+        If a file cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "train.log"
+    ...     _ = file.write_text("step 5: {'acc_0': 0.6, 'acc_1': 0.5, 'loss': 2.0}")
+    ...     read_raw(file).num_records
+    {'specforge': 1}
+    """
+    raw = _read_files(paths, progress).raw
+    if family is not None:
+        raw.tables = {name: tables for name, tables in raw.tables.items() if name == family}
+    return raw
+
+
+def _read_files(
+    paths: PathLike | Sequence[PathLike], progress: Callable[[int], None] | None
+) -> _ReadFiles:
+    """Read files and folders: console logs first, then what stands beside them."""
+    named = [paths] if isinstance(paths, Path | str) else list(paths)
+    if not named:
+        raise ParameterError("paths", "none", "one file or more")
+    files = files_of(named)
+    raw, beside = RawLog(), RawLog()
+    readers, tables = LineReaders(raw), SpeculatorsFiles(beside)
+    places: list[tuple[Path, int]] = []
+    others: list[Path] = []
+    for path, is_named in files:
+        kind = source_kind(path, named=is_named)
+        if kind is SourceKind.NOTHING:
+            continue
+        if kind is not SourceKind.LINES and _took(tables, kind, path, progress):
+            others.append(path)
+        elif is_named or kind is SourceKind.LINES or path.suffix == ".jsonl":
+            places.append((path, readers.num_lines + 1))
+            before = _lengths(raw)
+            _read_lines(path, readers, progress)
+            _label_rank(raw, before, path)
+    tables.finish()
+    last = readers.num_lines + 2  # the last line of a log may have no end
+    places += [(path, last) for path in others]
+    if not places:
+        places = [(path, 1) for path, _ in files]
+    return _ReadFiles(
+        raw=merged([raw, beside], [1, last]) if others else raw,
+        paths=tuple(path for path, _ in places),
+        first_lines=tuple(line for _, line in places),
+    )
+
+
+def _took(
+    tables: SpeculatorsFiles,
+    kind: SourceKind,
+    path: Path,
+    progress: Callable[[int], None] | None,
+) -> bool:
+    """Return whether a file is one of those beside console logs, and read it then."""
+    log = LogFile(path=path, progress=progress)
+    if kind is SourceKind.TABLE:
+        return tables.feed_table(path, (line for _, line in log.lines()))
+    text = b"".join(islice(log.blocks(MAX_JSON_BYTES), _MOST_BLOCKS))[:MAX_JSON_BYTES]
+    return tables.feed_json(path, text.decode("utf-8", "replace"))
+
+
+def _read_lines(path: Path, readers: LineReaders, progress: Callable[[int], None] | None) -> None:
+    """Feed one file to the families."""
+    for block in LogFile(path=path, progress=progress).blocks():
+        readers.feed(block)
+    readers.finish()
+
+
+def _lengths(raw: RawLog) -> dict[int, int]:
+    """Return how many records each table has."""
+    return {id(table): len(table) for table in _tables(raw)}
+
+
+def _tables(raw: RawLog) -> list[RecordTable]:
+    """Return all tables."""
+    return [table for tables in raw.tables.values() for table in tables.values()]
+
+
+def _label_rank(raw: RawLog, before: dict[int, int], path: Path) -> None:
+    """Label the new records of a file that is named after a rank, where no line says another."""
+    found = _RANK_IN_NAME.search(path.name)
+    if found is None:
+        return
+    for table in _tables(raw):
+        start = before.get(id(table), 0)
+        stream = table.columns.get("stream")
+        if stream is None or start == len(table):
+            continue
+        rank, unlabelled = table.label(f"rank{found[1]}"), table.label("")
+        for row in range(start, len(table)):
+            if stream[row] == unlabelled:
+                stream[row] = rank

@@ -1,0 +1,193 @@
+"""From offline to served accept lengths: what a user's own served points add to the prior.
+
+The prior and the pairs behind it: `specmodel.acceptance.transfer`, `calibration.training.paired_runs`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+import numpy as np
+
+from calibration.training.offline_acceptance import chained_accept_length
+from calibration.training.records import Kind
+from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
+from specmodel.errors import ParameterError
+
+SAME_RATE: Final = 0.15
+"""Relative difference of the first position's rates up to which log and server agree there. A
+judgement: run-to-run noise of equal runs is half of it."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedPoint:
+    """What a user measured of a similar drafter, beside what its log said.
+
+    Parameters
+    ----------
+    offline, served : float
+        Accept lengths at one depth, bonus token included, above 1, [tokens].
+    drafter : str
+        Which drafter; points of one drafter are not independent and count once.
+    first_offline, first_served : float or None
+        Accuracy at the first depth and served rate of the first position, where known, [-].
+    """
+
+    offline: float
+    served: float
+    drafter: str = ""
+    first_offline: float | None = None
+    first_served: float | None = None
+
+    @classmethod
+    def from_rates(
+        cls,
+        accuracies: Sequence[float],
+        kind: Kind,
+        *,
+        served_rates: Sequence[float] | None = None,
+        served: float | None = None,
+        num_steps: int | None = None,
+        drafter: str = "",
+    ) -> "ServedPoint":
+        r"""Return the point of accuracies by depth, cut at the served depth.
+
+        .. math:: \tau_\text{served} = 1 + \sum_{i \le k} r_i
+
+        Parameters
+        ----------
+        accuracies : sequence of float
+            Of the drafter's log, [-].
+        kind : Kind
+            Of them.
+        served_rates : sequence of float, optional
+            Acceptance rate of each position over all rounds (joint), [-].
+        served : float, optional
+            Served accept length instead, [tokens].
+        num_steps : int, optional
+            Its depth; by default that of the rates, or of the accuracies, [tokens].
+        drafter : str
+            Which drafter.
+
+        Returns
+        -------
+        ServedPoint
+
+        Raises
+        ------
+        ParameterError
+            If nothing or both were served, or it was served deeper than the accuracies go.
+
+        Examples
+        --------
+        >>> point = ServedPoint.from_rates((0.58, 0.372, 0.244), Kind.JOINT,
+        ...     served_rates=(0.317, 0.088, 0.026))
+        >>> round(point.offline, 3), round(point.served, 3)
+        (2.196, 1.431)
+        """
+        if (served_rates is None) == (served is None):
+            raise ParameterError("served", served, "either an accept length or rates by position")
+        depth = num_steps or (len(served_rates) if served_rates is not None else len(accuracies))
+        if depth > len(accuracies):
+            raise ParameterError(
+                "num_steps", depth, f"at most {len(accuracies)}, the depth of the accuracies"
+            )
+        rates = served_rates or ()
+        return cls(
+            offline=float(chained_accept_length(accuracies, kind, depth)),
+            served=float(1.0 + sum(rates[:depth])) if served is None else served,
+            drafter=drafter,
+            first_offline=float(accuracies[0]),
+            first_served=float(rates[0]) if rates else None,
+        )
+
+    @property
+    def gate(self) -> str:
+        """Where log and server part: a cheap test before anything deeper is blamed.
+
+        ``agrees`` or ``deeper-than-first`` (unrolling or feeding), ``first-position`` (plumbing or
+        domain), ``unknown`` where the first position was not served.
+        """
+        if not self.first_offline or self.first_served is None:
+            return "unknown"
+        if abs(self.first_served / self.first_offline - 1.0) > SAME_RATE:
+            return "first-position"
+        same = abs((self.served - 1.0) / (self.offline - 1.0) - 1.0) <= SAME_RATE
+        return "agrees" if same else "deeper-than-first"
+
+
+def updated_transfer(
+    points: Sequence[ServedPoint], prior: TransferFactor = TRANSFER_PRIOR
+) -> TransferFactor:
+    """Return the transfer factor after a user's own served points.
+
+    Parameters
+    ----------
+    points : sequence of ServedPoint
+        Of similar drafters; the prior comes back where there is none.
+    prior : TransferFactor
+        Before them.
+
+    Returns
+    -------
+    TransferFactor
+        Points of one drafter at several depths or loads share their factor: their geometric mean
+        is one pair.
+
+    Raises
+    ------
+    ParameterError
+        If an accept length is not above 1.
+
+    Examples
+    --------
+    >>> learned = updated_transfer([ServedPoint(offline=2.5, served=2.05)])
+    >>> 0.70 < learned.median < TRANSFER_PRIOR.median, learned.sd < TRANSFER_PRIOR.sd
+    (True, True)
+    """
+    if not points:
+        return prior
+    for point in points:
+        for name, value in (("offline", point.offline), ("served", point.served)):
+            if not (math.isfinite(value) and value > 1.0):
+                raise ParameterError(
+                    name, f"{value:g}", "above 1", "a drafter that is never right has no factor"
+                )
+    drafters: dict[str, list[float]] = {}
+    for point in points:
+        ratio = math.log((point.served - 1.0) / (point.offline - 1.0))
+        drafters.setdefault(point.drafter, []).append(ratio)
+    served = [1.0 + math.exp(float(np.mean(ratios))) for ratios in drafters.values()]
+    return prior.update([2.0] * len(served), served)
+
+
+def transfer_of_pairs(pairs: Sequence[tuple[float, float]]) -> TransferFactor:
+    """Return the transfer factor after pairs of accept lengths, by a log and as served.
+
+    Parameters
+    ----------
+    pairs : sequence of (float, float)
+        At one depth each, above 1, each of a drafter of its own, [tokens].
+
+    Returns
+    -------
+    TransferFactor
+        The prior where there is no pair.
+
+    Raises
+    ------
+    ParameterError
+        If an accept length is not above 1.
+
+    Examples
+    --------
+    >>> transfer_of_pairs([(2.7, 2.1), (2.9, 2.2)]).median < TRANSFER_PRIOR.median
+    True
+    """
+    points = [
+        ServedPoint(offline=logged, served=served, drafter=f"pair {number}")
+        for number, (logged, served) in enumerate(pairs, start=1)
+    ]
+    return updated_transfer(points) if points else TRANSFER_PRIOR

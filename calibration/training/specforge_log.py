@@ -1,0 +1,151 @@
+"""SpecForge on the console: epoch blocks (F1), step blocks (F2), bars (F3) and dictionaries (F4)."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from calibration.training.epoch_blocks import EpochBlocks, block_record
+from calibration.training.number_text import printed_number
+from calibration.training.position_blocks import Block, OpenBlocks, position_lines
+from calibration.training.progress_bars import BarState, LatestBars, bar_states
+from calibration.training.records import RawLog, Split
+from calibration.training.specforge_dicts import StepDictionaries
+from calibration.training.uniform_rows import Layout, UniformRows
+
+FAMILY: Final = "specforge"
+
+_RATE = frozenset({"acceptance_rate"})
+_BAR = re.compile(r"\bTraining Epoch (\d{1,9})$", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """A state of the training bar."""
+
+    line: int
+    stream: str
+    epoch: float
+    state: BarState
+
+
+class SpecForgeLines:
+    """Reads the records of SpecForge.
+
+    Parameters
+    ----------
+    raw : RawLog
+        Where they go.
+    takes_open : bool
+        Whether training blocks of epochs are taken that no evaluation follows; EAGLE-3 prints the same.
+
+    Examples
+    --------
+    >>> raw = RawLog()
+    >>> lines = SpecForgeLines(raw)
+    >>> lines.feed(1, "", "step 50: {'acc_0': 0.58, 'ploss_0': 1.4, 'acc_1': 0.53, 'loss': 2.6}")
+    True
+    >>> lines.finish()
+    >>> raw.table("specforge", Split.TRAIN).accuracies("marginal").tolist()
+    [[0.58, 0.53]]
+    """
+
+    def __init__(self, raw: RawLog, *, takes_open: bool = False) -> None:
+        self._raw = raw
+        self._takes_open = takes_open
+        self._rows = UniformRows(raw, FAMILY)
+        self._bars: LatestBars[_Bar] = LatestBars()
+        self._dictionaries = StepDictionaries(raw, self._rows)
+        self._epochs = EpochBlocks(
+            raw=raw, family=FAMILY, format="F1", evaluation_word="Eval", takes_open=takes_open
+        )
+        self._blocks = OpenBlocks(self._take_block, self._drop_block)
+
+    def feed(self, line: int, stream: str, text: str) -> bool:
+        """Take a line if it is one of SpecForge, or an epoch block's."""
+        taken = False
+        if "position " in text:
+            for found in position_lines(text):
+                self._blocks.put(line, stream, found)
+                taken = True
+        if "Training Epoch " in text:
+            taken = self._take_bars(line, stream, text) or taken
+        if "step " in text and "{" in text:
+            self._end_bars(is_last=False)
+            taken = self._dictionaries.take(line, stream, text) or taken
+        return taken
+
+    def finish(self) -> None:
+        """End the last block and the last bar."""
+        self._blocks.close()
+        self._end_bars(is_last=True)
+        self._rows.flush()
+        self._epochs.takes_open = self._takes_open or FAMILY in self._raw.tables
+        self._epochs.finish()
+
+    def _take_block(self, block: Block) -> None:
+        """Take a complete block of an epoch or a step."""
+        if not block.key[0].endswith("Step"):
+            self._epochs.take(block)
+            return
+        record = block_record(block, "F2")
+        if record is None:
+            self._raw.num_without_metrics += 1
+            self._raw.loss_only.add(FAMILY)
+        else:
+            self._rows.add_record(record)
+
+    def _drop_block(self, block: Block) -> None:
+        """Say that a block is not complete; EAGLE-3 says it of those of training."""
+        if block.key[0] not in ("Train", "Test"):
+            self._raw.warn("truncated-record", block.line)
+
+    def _take_bars(self, line: int, stream: str, text: str) -> bool:
+        """Take the states of the training bar that show an accuracy."""
+        taken = False
+        for state in bar_states(text):
+            named = _BAR.search(state.description)
+            if named is None or "acc" not in state.pairs:
+                continue
+            taken = True
+            bar = _Bar(line, stream, float(named[1]), state)
+            before = self._bars.replace(stream, (bar.epoch, state.counter), bar)
+            if before is not None:
+                self._add_bar(before)
+        return taken
+
+    def _end_bars(self, *, is_last: bool) -> None:
+        """Add the bars that are kept; the last of a file may be cut."""
+        for bar in self._bars.take_all():
+            if bar.state.is_closed or not is_last:
+                self._add_bar(bar)
+            else:
+                self._raw.warn("truncated-record", bar.line)
+
+    def _add_bar(self, bar: _Bar) -> None:
+        """Add the last state of a counter."""
+        pairs = bar.state.pairs
+        accuracy, loss = printed_number(pairs["acc"]), printed_number(pairs.get("loss", ""))
+        if accuracy is None:
+            return
+        layout = _bar_layout(has_loss=loss is not None, has_rate="acceptance_rate" in pairs)
+        values = (float(bar.state.counter), bar.epoch, accuracy)
+        self._rows.add(
+            layout,
+            bar.line,
+            bar.stream,
+            values if loss is None else (*values, loss),
+            total_steps=bar.state.total,
+        )
+
+
+@cache
+def _bar_layout(*, has_loss: bool, has_rate: bool) -> Layout:
+    """Return what the states of a bar have in common."""
+    columns = ("step", "epoch", "mean_marginal")
+    return Layout(
+        format="F3",
+        split=Split.TRAIN,
+        columns=(*columns, "total_loss") if has_loss else columns,
+        hints=_RATE if has_rate else frozenset(),
+    )

@@ -1,0 +1,177 @@
+"""Draws of the speed-up at accept lengths that are themselves drawn."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specmodel.calibrated import Calibration
+from specmodel.constants import NUM_CONSTANTS, slope
+from specmodel.errors import ParameterError
+from specmodel.posterior import NEW, Posterior, Rows
+from specmodel.question import AcceptLength, Question, question_rows
+from specmodel.speedup import log_speedup_gradient
+
+Array = NDArray[np.float64]
+
+_NODES = 65  # of the accept length; a straight line between them is right to 1e-4
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SpeedupDraws:
+    r"""Equally likely systems: the speed-up of each as a function of the accept length.
+
+    .. math:: \ln S^{(d)}(\tau) = \ln\hat S(\tau) + \sqrt{\nu/\chi^2_\nu}\; L(\tau) z^{(d)}
+
+    Parameters
+    ----------
+    log_nodes : numpy.ndarray, shape (nodes,)
+        Logarithms of accept lengths, rising, [-].
+    log_speedup : numpy.ndarray, shape (draws, nodes)
+        Logarithm of the speed-up of each draw there, [-].
+
+    Notes
+    -----
+    Made by `draw_speedups`. The errors of one draw belong together at all accept lengths, so
+    differences along a row keep what its ends have in common.
+    """
+
+    log_nodes: Array
+    log_speedup: Array
+
+    def at(self, accept_length: Array) -> Array:
+        """Return the speed-up of each draw at its own accept lengths.
+
+        Parameters
+        ----------
+        accept_length : numpy.ndarray, shape (draws,) or (draws, steps)
+            Held to the range of the nodes, [tokens].
+
+        Returns
+        -------
+        numpy.ndarray
+            Of the same shape, [-].
+        """
+        count = len(self.log_speedup)
+        asked = np.asarray(accept_length, dtype=np.float64)
+        place = np.log(asked.reshape(count, -1))
+        right = np.clip(np.searchsorted(self.log_nodes, place), 1, self.log_nodes.size - 1)
+        low, high = self.log_nodes[right - 1], self.log_nodes[right]
+        share = np.clip((place - low) / (high - low), 0.0, 1.0)
+        rows = np.arange(count)[:, None]
+        below, above = self.log_speedup[rows, right - 1], self.log_speedup[rows, right]
+        return np.asarray(np.exp(below + share * (above - below)).reshape(asked.shape))
+
+
+def draw_speedups(
+    calibration: Calibration,
+    question: Question,
+    *,
+    longest: float,
+    num_draws: int,
+    rng: np.random.Generator,
+) -> SpeedupDraws:
+    r"""Return draws of what a new measurement of a configuration may show.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        Of the system.
+    question : Question
+        Configuration, workload and baseline; its accept length is not used.
+    longest : float
+        Largest accept length that will be asked for, above 1, [tokens].
+    num_draws : int
+        At least 1.
+    rng : numpy.random.Generator
+        Source of randomness.
+
+    Returns
+    -------
+    SpeedupDraws
+
+    Raises
+    ------
+    ParameterError
+        If `longest` is not above 1.
+
+    Notes
+    -----
+    Each draw at one accept length is one of `specmodel.posterior.Posterior.predict`: the same centre,
+    scale and degrees of freedom, so that intervals agree with those of `specmodel.prediction`.
+    What is drawn: constants and effects that the points taught, effects of a configuration or a run
+    that they do not hold, and measurement noise. The accept length has no part in it.
+
+    Examples
+    --------
+    >>> from specmodel.configuration import Configuration
+    >>> asked = Question(accept_length=AcceptLength.exact(1.0), configuration=Configuration(num_steps=5))
+    >>> draws = draw_speedups(
+    ...     Calibration.from_prior(), asked, longest=6.0, num_draws=2000, rng=np.random.default_rng(0)
+    ... )
+    >>> slow, fast = (np.median(draws.at(np.full(2000, length))) for length in (2.0, 3.0))
+    >>> bool(slow < fast)
+    True
+    """
+    if not longest > 1.0:
+        raise ParameterError("longest", f"{longest:g}", "above 1")
+    nodes = np.exp(np.linspace(0.0, np.log(longest), _NODES))
+    rows = question_rows(
+        calibration,
+        [
+            Question(
+                accept_length=AcceptLength.exact(float(length)),
+                configuration=question.configuration,
+                workload=question.workload,
+                baseline_tokens_per_s=question.baseline_tokens_per_s,
+                non_decode_share=question.non_decode_share,
+            )
+            for length in nodes
+        ],
+    )
+    posterior = calibration.posterior
+    predicted = posterior.predict(rows)
+    root = _roots(posterior, rows)
+    normal = _balanced_normal(rng, num_draws, root.shape[1])
+    freedom = max(float(np.median(predicted.degrees_of_freedom)), 1.0)
+    heavy = np.sqrt(freedom / rng.chisquare(freedom, (num_draws, 1)))
+    return SpeedupDraws(
+        log_nodes=np.log(nodes), log_speedup=predicted.location + heavy * (normal @ root.T)
+    )
+
+
+def _roots(posterior: Posterior, rows: Rows) -> Array:
+    """Square root L of the covariance of ln S over the rows, shape (rows, sources of error).
+
+    All rows have one configuration and one run.
+    """
+    constants = posterior.constants
+    _, gradient, decode, _ = log_speedup_gradient(
+        constants, rows.terms, rows.accept_length, rows.baseline_deficit, rows.measured_share
+    )
+    noise, scale = posterior.noise, posterior.effect_scale
+    one = np.ones(len(rows))
+    used, jacobian = list(range(NUM_CONSTANTS)), [gradient * slope(constants)]
+    drawn = [posterior.noise_scale * noise.row_log_sd * one]
+    if rows.configuration[0] == NEW:
+        drawn += [scale * noise.configuration_log_sd * decode, rows.terms.carried * decode]
+    else:
+        used.append(NUM_CONSTANTS + int(rows.configuration[0]))
+        jacobian.append(-decode[:, None])
+    if rows.run[0] == NEW:
+        drawn.append(scale * noise.run_log_sd * one)
+    else:
+        used.append(NUM_CONSTANTS + posterior.num_configurations + int(rows.run[0]))
+        jacobian.append(one[:, None])
+    covariance = posterior.covariance[np.ix_(used, used)]
+    variance, direction = np.linalg.eigh(0.5 * (covariance + covariance.T))
+    learned = np.concatenate(jacobian, axis=1) @ (direction * np.sqrt(np.maximum(variance, 0.0)))
+    return np.concatenate([learned, np.stack(drawn, axis=1)], axis=1)
+
+
+def _balanced_normal(rng: np.random.Generator, num_draws: int, width: int) -> Array:
+    """Standard normal draws in pairs of opposite sign: medians settle with fewer of them."""
+    half = rng.standard_normal((-(-num_draws // 2), width))
+    return np.concatenate([half, -half])[:num_draws]

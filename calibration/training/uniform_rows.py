@@ -1,0 +1,156 @@
+"""Records of equal columns, gathered and added to a table together: a log has millions of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from calibration.training.records import MISSING, Array, RawLog, Split, TrainingRecord
+
+MOST_ROWS: Final = 512
+"""Most records that are kept back."""
+
+_PLACE = ("line", "stream", "format")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What is equal in the records of one layout.
+
+    Parameters
+    ----------
+    format : str
+        Id of the layout, ``F4`` ....
+    split : Split
+        Which data the records are about.
+    columns : tuple of str
+        Names of the columns of `RecordTable` that the values are for, beside those of place.
+    hints : frozenset of str
+        What tells the version apart.
+    """
+
+    format: str
+    split: Split
+    columns: tuple[str, ...]
+    hints: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class UniformRows:
+    """The records of one family on their way into its tables.
+
+    Parameters
+    ----------
+    raw : RawLog
+        Where they go.
+    family : str
+        Id of the family.
+
+    Examples
+    --------
+    >>> raw = RawLog()
+    >>> rows = UniformRows(raw, "specforge")
+    >>> layout = Layout(format="F3", split=Split.TRAIN, columns=("step", "mean_marginal"))
+    >>> rows.add(layout, 3, "", (120.0, 0.55))
+    >>> rows.flush()
+    >>> raw.table("specforge", Split.TRAIN).column("step").tolist()
+    [120.0]
+    """
+
+    raw: RawLog
+    family: str
+    _gathered: dict[Split, "_Gathered"] = field(init=False, default_factory=dict)
+
+    def add(
+        self,
+        layout: Layout,
+        line: int,
+        stream: str,
+        values: Sequence[float],
+        *,
+        rounding: float | None = None,
+        total_steps: int | None = None,
+    ) -> None:
+        """Add a record.
+
+        Parameters
+        ----------
+        layout : Layout
+            What it shares with others.
+        line : int
+            Where it begins.
+        stream : str
+            Label of its process.
+        values : sequence of float
+            One for each of ``layout.columns``.
+        rounding : float, optional
+            Half a unit of the last printed digit of its accuracies.
+        total_steps : int, optional
+            The trainer's own total.
+        """
+        table = self.raw.table(self.family, layout.split)
+        gathered = self._gathered.get(layout.split)
+        if gathered is None:
+            gathered = self._gathered[layout.split] = _Gathered()
+        number = gathered.number(layout)
+        table.hints |= layout.hints
+        place = (float(line), float(table.label(stream)), float(table.label(layout.format)))
+        gathered.rows.append((*place, *values))
+        gathered.numbers.append(number)
+        if total_steps is not None:
+            table.total_steps = max(total_steps, table.total_steps or 0)
+        if rounding is not None:
+            table.rounding = rounding
+        if len(gathered.rows) >= MOST_ROWS:
+            self._flush(layout.split)
+
+    def add_record(self, record: TrainingRecord) -> None:
+        """Add a record of its own layout, in its turn."""
+        self._flush(record.split)
+        self.raw.add(self.family, record)
+
+    def flush(self) -> None:
+        """Give everything to the tables."""
+        for split in tuple(self._gathered):
+            self._flush(split)
+
+    def _flush(self, split: Split) -> None:
+        """Give what is gathered of a split to its table."""
+        gathered = self._gathered.pop(split, None)
+        if gathered is not None:
+            table = self.raw.table(self.family, split)
+            table.extend(gathered.columns(), len(gathered.rows))
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """The records of one split that wait, in their order, with the number of the layout of each."""
+
+    layouts: list[Layout] = field(init=False, default_factory=list)
+    rows: list[tuple[float, ...]] = field(init=False, default_factory=list)
+    numbers: list[int] = field(init=False, default_factory=list)
+
+    def number(self, layout: Layout) -> int:
+        """Return the number of a layout, new where it is."""
+        for number, known in enumerate(self.layouts):
+            if known is layout:
+                return number
+        if layout not in self.layouts:
+            self.layouts.append(layout)
+        return self.layouts.index(layout)
+
+    def columns(self) -> dict[str, Sequence[float] | Array]:
+        """Return all rows by column."""
+        if len(self.layouts) == 1:
+            names = (*_PLACE, *self.layouts[0].columns)
+            return dict(zip(names, zip(*self.rows, strict=True), strict=True))
+        columns: dict[str, Sequence[float] | Array] = {}
+        numbers = np.array(self.numbers)
+        for number, layout in enumerate(self.layouts):
+            places = np.flatnonzero(numbers == number)
+            values = np.array([self.rows[place] for place in places])
+            for index, name in enumerate((*_PLACE, *layout.columns)):
+                column = columns.setdefault(name, np.full(len(self.rows), MISSING))
+                column[places] = values[:, index]  # type: ignore[index]
+        return columns

@@ -1,0 +1,89 @@
+"""Intervals of the end of generated runs whose truth is known.
+
+The settings of the projection were chosen on seeds 0 to 199; these runs are others.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from calibration.training.curves import accuracy_curves
+from calibration.training.projection import ProjectionRefused, project
+from tests.calibration.training.run_generator import GeneratedRun, draw_run
+
+SEEDS = range(2000, 2240)
+FRACTIONS = (0.2, 0.4, 0.6)
+
+pytestmark = pytest.mark.slow
+
+
+class Outcome(NamedTuple):
+    """Truth and projection of the accept length at the end of one run."""
+
+    true: float
+    low: float
+    median: float
+    high: float
+    depths_inside: float
+
+
+def outcome(run: GeneratedRun, fraction: float) -> Outcome | None:
+    """Project from the first part of a run; None where that is refused."""
+    steps, accuracies, rates = run.seen(fraction)
+    curves = accuracy_curves(
+        steps,
+        accuracies,
+        kind=run.kind,
+        split=run.split,
+        rounding=run.rounding,
+        learning_rate=rates,
+        total_steps=run.total_steps,
+    )
+    try:
+        end = project(curves).target
+    except ProjectionRefused:
+        return None
+    low, high = end.accept_length_interval()
+    true = run.truth(float(run.total_steps))[: curves.depths]
+    inside = [a <= t <= b for t, (a, b) in zip(true, end.accuracy_intervals(), strict=True)]
+    return Outcome(run.true_accept_length(), low, end.accept_length(), high, float(np.mean(inside)))
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[float, list[Outcome]]:
+    found: dict[float, list[Outcome]] = {fraction: [] for fraction in FRACTIONS}
+    for seed in SEEDS:
+        run = draw_run(seed)
+        for fraction in FRACTIONS:
+            one = outcome(run, fraction)
+            if one is not None:
+                found[fraction].append(one)
+    return found
+
+
+@pytest.mark.parametrize("fraction", FRACTIONS)
+def test_intervals_of_the_final_accept_length_cover_as_they_say(
+    outcomes: dict[float, list[Outcome]], fraction: float
+) -> None:
+    rows = outcomes[fraction]
+    assert len(rows) >= 200
+    assert 0.85 <= np.mean([row.low <= row.true <= row.high for row in rows]) <= 0.95
+
+
+def test_at_three_fifths_of_the_run_the_median_error_is_below_two_percent(
+    outcomes: dict[float, list[Outcome]],
+) -> None:
+    assert np.median([abs(row.median / row.true - 1.0) for row in outcomes[0.6]]) <= 0.02
+
+
+def test_intervals_of_the_final_accuracies_cover_too(
+    outcomes: dict[float, list[Outcome]],
+) -> None:
+    rows = [row for fraction in FRACTIONS for row in outcomes[fraction]]
+    assert 0.83 <= np.mean([row.depths_inside for row in rows]) <= 0.95
+
+
+def test_the_projection_is_not_off_to_one_side(outcomes: dict[float, list[Outcome]]) -> None:
+    errors = [row.median / row.true - 1.0 for rows in outcomes.values() for row in rows]
+    assert abs(np.median(errors)) < 0.01
