@@ -117,7 +117,7 @@ def command(  # noqa: PLR0917 - click passes by name
 ) -> None:
     """Predict speed-up and tokens/s, with the probability of beating no speculation.
 
-    Acceptance comes from one of --accept, --full and --conditional. What is not given is the
+    Acceptance comes from one of --accept, --full, --conditional and --log. What is not given is the
     calibrated configuration where there is a single one.
 
     \b

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from calibration.training.training_log import TrainingLog
     from specmodel.calibrated import Calibration
 
+_MOST_TOKENS = 1e7
+_MOST_SECONDS = 1e6
+
 
 @click.command()
 @click.argument("logs", nargs=-1, type=click.Path(path_type=Path))
@@ -66,11 +69,13 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--response-tokens",
-    type=click.FloatRange(min=1),
+    type=click.FloatRange(min=1, max=_MOST_TOKENS),
     help="Mean response length of the training data, to correct the bias at its edges.",
 )
 @click.option(
-    "--seconds-per-step", type=click.FloatRange(min=0, min_open=True), help="Of training."
+    "--seconds-per-step",
+    type=click.FloatRange(min=0, min_open=True, max=_MOST_SECONDS),
+    help="Of training.",
 )
 @click.option("--format", "family", metavar="NAME", help="Trainer, where a file holds several.")
 @click.option(
@@ -81,7 +86,7 @@ if TYPE_CHECKING:
 @click.option("--watch", is_flag=True, help="Follow a growing log until interrupted.")
 @click.option(
     "--watch-seconds",
-    type=click.FloatRange(min=0.1),
+    type=click.FloatRange(min=0.1, max=_MOST_SECONDS),
     default=30.0,
     show_default=True,
     help="Time between two looks.",
@@ -127,6 +132,7 @@ def command(
     if bench and calibration is not None:
         raise UsageError("one of them", "--calibration and --bench both name a system")
     check_outputs([plot], [*logs, *bench, calibration])
+    _check_family(family)
     from calibration.training.assessment import TrainingQuestion  # noqa: PLC0415 - on demand
     from calibration.training.served_transfer import transfer_of_pairs  # noqa: PLC0415 - as above
 
@@ -147,8 +153,21 @@ def command(
         seconds_per_step=seconds_per_step,
         transfer=transfer_of_pairs(served_pairs),
     )
-    for log in _logs(logs, family, correct_alias, watch_seconds if watch else None, as_json):
-        _report(log, known, source, question, plot=plot, as_json=as_json)
+    try:
+        for log in _logs(logs, family, correct_alias, watch_seconds if watch else None, as_json):
+            layout = None if watch else 1  # watched answers are a line each
+            _report(log, known, source, question, plot=plot, as_json=as_json, indent=layout)
+    except KeyboardInterrupt:
+        if not watch:
+            raise
+
+
+def _check_family(family: str | None) -> None:
+    """Refuse the name of a trainer that is not known."""
+    from calibration.training.family_facts import FAMILIES  # noqa: PLC0415 - on demand
+
+    if family is not None and family not in FAMILIES:
+        raise UsageError(f"one of {', '.join(FAMILIES)}", f"--format {family} is no known trainer")
 
 
 def _system(calibration: Path | None, bench: tuple[Path, ...]) -> tuple["Calibration", str]:
@@ -204,6 +223,7 @@ def _report(
     *,
     plot: Path | None,
     as_json: bool,
+    indent: int | None,
 ) -> None:
     """Assess a log and print it."""
     from calibration.training.assessment import assess  # noqa: PLC0415 - on demand
@@ -212,14 +232,16 @@ def _report(
     if as_json:
         from calibration.report.train_json import train_json  # noqa: PLC0415 - on demand
 
-        click.echo(json.dumps(train_json(found, source), indent=1, allow_nan=False))
+        click.echo(json.dumps(train_json(found, source), indent=indent, allow_nan=False))
     else:
         from calibration.report.train_text import train_text  # noqa: PLC0415 - on demand
 
         click.echo(train_text(found, source))
     for note in _notes(found):
         click.echo(wrapped(note, first="Note: ", indent=6), err=True)
-    if plot is not None:
+    if plot is not None and found.decision is None:
+        click.echo(f"Note: {plot} was not drawn: nothing is known of serving", err=True)
+    elif plot is not None:
         from calibration.plots import plot_training  # noqa: PLC0415 - matplotlib is slow to load
 
         plot_training(found, plot)

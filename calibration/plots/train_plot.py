@@ -128,8 +128,8 @@ def _draw_curves(axes: Axes, found: Assessment, steps: Array, colours: list[str]
                 color=colour,
                 elinewidth=0.6,
             )
-        elif course.conditional is not None:
-            axes.plot([found.log.last_step or 0], [course.conditional], "o", color=colour)
+        elif course.chained is not None:
+            axes.plot([found.log.last_step or 0], [course.chained], "o", color=colour)
         if projection is not None and steps.size and index < projection.now.conditional.shape[1]:
             draws = np.stack([projection.at(step).conditional[:, index] for step in steps])
             low, median, high = np.quantile(draws, _LEVELS, axis=1)
@@ -147,17 +147,18 @@ def _draw_length(axes: Axes, found: Assessment, decision: TrainingDecision) -> N
     curves, steps = found.curves, _ahead(found, decision)
     depth = decision.num_steps
     if curves is not None:
-        lengths = 1.0 + np.cumprod(curves.conditional[:, :depth], axis=1).sum(axis=1)
+        lengths = 1.0 + _beyond(found, depth) * np.cumprod(
+            curves.conditional[:, :depth], axis=1
+        ).sum(axis=1)
         axes.plot(curves.steps, lengths, "o", markersize=2.2, color=INK)
     else:
         now = decision.now.as_logged.accept_length.median
         axes.plot([found.log.last_step or 0], [now], "o", color=INK)
-    if found.projection is not None and steps.size:
-        trained = min(depth, found.projection.now.conditional.shape[1])
-        draws = np.stack([found.projection.at(step).accept_lengths(trained) for step in steps])
-        low, median, high = np.quantile(draws, _LEVELS, axis=1)
-        axes.fill_between(steps, low, high, color=INK, alpha=0.2, linewidth=0)
-        axes.plot(steps, median, color=INK)
+    path = found.path
+    if path is not None and path.projected:
+        low, median, high = np.quantile(path.draws, _LEVELS, axis=0)
+        axes.fill_between(path.steps, low, high, color=INK, alpha=0.2, linewidth=0)
+        axes.plot(path.steps, median, color=INK)
     for level, line in ((_in_log(decision, 1.0), _DASHED), (_target_in_log(decision), _DOTTED)):
         if math.isfinite(level):
             axes.axhline(level, color=QUIET, linewidth=0.9, linestyle=line)
@@ -172,6 +173,14 @@ def _draw_length(axes: Axes, found: Assessment, decision: TrainingDecision) -> N
         functions=(lambda value: _speedup(decision, value), lambda value: _length(decision, value)),
     )
     speedups.set_ylabel("speed-up expected in serving")
+
+
+def _beyond(found: Assessment, depth: int) -> float:
+    """Return by what the depths beyond the trained one raise accept length - 1 now; 1 without any."""
+    known, curve = found.acceptance.acceptance.accept_length, found.acceptance.acceptance.curve
+    if known is None or curve is None or depth <= curve.num_steps or curve.accept_length() <= 1.0:
+        return 1.0
+    return (known.estimate.median - 1.0) / (curve.accept_length() - 1.0)
 
 
 def _factor(decision: TrainingDecision) -> float:

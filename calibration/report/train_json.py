@@ -7,6 +7,7 @@ from calibration.report.prediction_json import estimate_json
 from calibration.training.assessment import Assessment, DepthCourse
 from calibration.training.log_summary import log_summary, refusal_summary
 from calibration.training.outlook import CheckpointOutlook, Gain, Outlook, StepReachingTarget
+from calibration.training.records import Kind
 from calibration.training.training_log import TrainingLogError
 
 SCHEMA_VERSION = 1
@@ -34,7 +35,7 @@ def train_json(found: Assessment, source: str) -> dict[str, Any]:
     shared = {
         "schema_version": SCHEMA_VERSION,
         "log": log_summary(found.log),
-        "depths": [_course(course) for course in found.courses],
+        "depths": [_course(course, found.chained_kind) for course in found.courses],
         "routes": dict(found.acceptance.acceptance.routes),
         "calibration": source,
     }
@@ -54,10 +55,7 @@ def train_json(found: Assessment, source: str) -> dict[str, Any]:
             "probability_of_target": decision.probability_of_target,
             "step_reaching_target": _reaching(decision.step_reaching_target),
             "gain": _gain(decision.gain),
-            "findings": [
-                {"code": one.code, "message": one.message}
-                for one in (found.projection.findings if found.projection is not None else ())
-            ],
+            "findings": [{"code": one.code, "message": one.message} for one in found.findings],
         },
         "projection_refused": None
         if refused is None
@@ -83,19 +81,21 @@ def refused_json(error: TrainingLogError) -> dict[str, Any]:
         "now": None,
         "projection": None,
         "verdict": str(error),
+        "verdict_code": "refused",
     }
 
 
-def _course(course: DepthCourse) -> dict[str, Any]:
+def _course(course: DepthCourse, kind: Kind | None) -> dict[str, Any]:
     """Return one depth."""
     at_end = course.at_end
     return {
         "depth": course.depth,
         "loss": course.loss,
         "full_accuracy": course.joint,
-        "conditional_accuracy": course.conditional,
+        "chained_kind": None if kind is None else str(kind),
+        "chained_accuracy": course.chained,
         "trend_per_1000_steps": course.trend,
-        "conditional_accuracy_at_end": None
+        "chained_accuracy_at_end": None
         if at_end is None
         else dict(zip(("median", "low", "high"), at_end, strict=True)),
     }

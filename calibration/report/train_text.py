@@ -11,8 +11,10 @@ from calibration.report.layout import (
 )
 from calibration.training.assessment import Assessment, DepthCourse
 from calibration.training.decision import TrainingDecision
-from calibration.training.outlook import CheckpointOutlook, Outlook
+from calibration.training.outlook import Outlook
+from calibration.training.records import Split
 from specmodel.question import Estimate
+from specmodel.units import KILO
 
 _FACTS = {
     "duplicate-records": "equal records of several processes were counted once",
@@ -83,9 +85,10 @@ def log_notes(found: Assessment) -> list[str]:
         where = f" ({found.log.where(warning.lines[0])})" if warning.lines else ""
         detail = f": {warning.detail}" if warning.detail and warning.code in _DETAILED else ""
         said.append(f"{text}{detail}{where}")
-    if found.projection is not None:
-        said += [one.message for one in found.projection.findings]
-    return said
+    decision, why = found.decision, found.why_not_projected
+    if decision is not None and why and decision.end is None and why not in decision.verdict:
+        said.append(f"nothing is projected: {why}")
+    return said + [one.message for one in found.findings]
 
 
 def _head(found: Assessment, source: str) -> str:
@@ -103,8 +106,9 @@ def _head(found: Assessment, source: str) -> str:
     used = ""
     if source_records is not None:
         records = source_records.num_records
+        split = "split unknown" if source_records.split is Split.UNKNOWN else source_records.split
         plural = "record" if records == 1 else f"{records} records"
-        used = f"; accuracies of the last {plural} ({source_records.split})"
+        used = f"; accuracies of the last {plural} ({split})"
     load = ""
     if found.decision is not None:
         served = found.decision.prediction.question.configuration
@@ -124,12 +128,13 @@ def _depths(found: Assessment) -> str:
         return ""
     has_end = any(course.at_end is not None for course in found.courses)
     has_joint = any(course.joint is not None for course in found.courses)
-    heads = ["depth", "loss", *(["full"] if has_joint else []), "conditional", "trend/1k"]
+    kind = "conditional" if found.chained_kind is None else str(found.chained_kind)
+    heads = ["depth", "loss", *(["full"] if has_joint else []), kind, "trend/1k"]
     rows = [[*heads, *(["at the end (90 %)"] if has_end else [])]]
     for course in found.courses:
         row = [str(course.depth), _or_dash(course.loss, 3)]
         row += [_or_dash(course.joint, 3)] if has_joint else []
-        row += [_or_dash(course.conditional, 3), _trend(course)]
+        row += [_or_dash(course.chained, 3), _trend(course)]
         rows.append([*row, _at_end(course)] if has_end else row)
     return table(rows, align="r" * len(heads) + ("l" if has_end else ""))
 
@@ -158,26 +163,22 @@ def _worth(decision: TrainingDecision) -> str:
     """Return what the checkpoint is worth now and at the end."""
     now, end = decision.now, decision.end
     columns: list[tuple[str, Outlook]] = [
-        (f"now{_step(now)}, as logged", now.as_logged),
+        ("now, as logged", now.as_logged),
         ("now, in serving", now.expected),
     ]
     if end is not None:
-        columns.append((f"end{_step(end)}, in serving", end.expected))
+        columns.append(("end, in serving", end.expected))
     rows = [["", *(title for title, _ in columns)]]
     rows += [
         ["accept length", *(_shown(one.accept_length, 2) for _, one in columns)],
         ["speed-up", *(_shown(one.speedup, 2) for _, one in columns)],
     ]
     if decision.baseline_tokens_per_s is not None:
-        rates = [_shown(one.output_tokens_per_s, 1) for _, one in columns]
+        digits = 1 if decision.baseline_tokens_per_s < KILO / 2 else 0
+        rates = [_shown(one.output_tokens_per_s, digits) for _, one in columns]
         rows.append(["tokens/s", *rates])
     rows.append(["faster than none", *(probability(one.probability_faster) for _, one in columns)])
     return table(rows, align="l" * len(rows[0]))
-
-
-def _step(outlook: CheckpointOutlook) -> str:
-    """Return the step of a checkpoint, where it is known."""
-    return "" if outlook.step is None else f" ({outlook.step})"
 
 
 def _shown(estimate: Estimate | None, digits: int) -> str:
@@ -209,18 +210,21 @@ def _target(decision: TrainingDecision) -> str:
         text += f"needs accept length {number(needed.median)} in serving"
         text += f", about {number(logged)} in the log" if math.isfinite(logged) else ""
     reached = decision.step_reaching_target
-    if reached is not None:
-        text += f"; at the end with probability {probability(reached.probability)}"
+    at_end = decision.probability_of_target
+    if reached is not None and at_end is not None:
+        text += f"; at the end with probability {probability(at_end)}"
         if reached.median is not None:
-            text += f", by step {reached.median:.0f}"
-            low, high = reached.low, reached.high
-            text += f" ({_bound(low)} to {_bound(high)})"
+            now = decision.now.step
+            text += f", by {_bound(reached.median, now)}"
+            text += f" ({_bound(reached.low, now)} to {_bound(reached.high, now)})"
     return labelled("target", text)
 
 
-def _bound(step: float | None) -> str:
-    """Return a step, or that it is not before the end."""
-    return "later" if step is None else f"{step:.0f}"
+def _bound(step: float | None, now: int | None) -> str:
+    """Return a step, or that it is the present, or not before the end."""
+    if step is None:
+        return "later"
+    return "now" if now is not None and step <= now else f"step {step:.0f}"
 
 
 def _gain(decision: TrainingDecision) -> str:

@@ -1,6 +1,7 @@
 """One answer from a training log: what the drafter serves now, what it will, whether to go on."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
@@ -15,9 +16,11 @@ from calibration.training.log_acceptance import LogAcceptance, log_acceptance
 from calibration.training.log_curves import curves_of
 from calibration.training.outlook import NUM_DRAWS
 from calibration.training.projection import Projection, ProjectionRefused, project
-from calibration.training.served_as import served_as
+from calibration.training.records import Kind, Split
+from calibration.training.served_as import ServedAs, served_as
 from calibration.training.training_log import TrainingLog
 from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
+from specmodel.acceptance.consistency import Finding
 from specmodel.calibrated import Calibration
 from specmodel.errors import ParameterError
 from specmodel.units import KILO
@@ -26,6 +29,8 @@ Array = NDArray[np.float64]
 
 _SEED = 5
 _TREND_SHARE = 1 / 3  # of the points, the last ones
+_CHAINED = (Kind.CONDITIONAL, Kind.MARGINAL, Kind.OVERLAP)
+_OF_THE_END = ("end-inferred", "total-steps-unknown", "flat", "far-ahead")
 
 
 @final
@@ -72,8 +77,8 @@ class DepthCourse:
     ----------
     depth : int
         Counted from 1.
-    loss, joint, conditional : float or None
-        As the log last shows them; `conditional` is the chained kind where the log has no joint one.
+    loss, joint, chained : float or None
+        As the log last shows them; `chained` is of the kind `Assessment.chained_kind`.
     trend : float or None
         Change of the chained accuracy in 1,000 steps, over the last third of the points, [-].
     at_end : tuple of float or None
@@ -83,7 +88,7 @@ class DepthCourse:
     depth: int
     loss: float | None
     joint: float | None
-    conditional: float | None
+    chained: float | None
     trend: float | None
     at_end: tuple[float, float, float] | None
 
@@ -107,6 +112,8 @@ class Assessment:
         Why.
     courses : tuple of DepthCourse
         By depth.
+    path : AcceptLengthPath or None
+        Accept lengths of the log at the served depth, of which the decision was made.
     decision : TrainingDecision or None
         What it is worth in serving.
     undecided : str
@@ -119,8 +126,34 @@ class Assessment:
     projection: Projection | None
     refused: ProjectionRefused | None
     courses: tuple[DepthCourse, ...]
+    path: AcceptLengthPath | None
     decision: TrainingDecision | None
     undecided: str = ""
+
+    @property
+    def chained_kind(self) -> Kind | None:
+        """Kind of the accuracies that are multiplied; None where the log has joint ones alone."""
+        return _chained_kind(self.acceptance)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What to know of the projection that was answered with; none where there is none."""
+        end = None if self.decision is None or self.decision.end is None else self.decision.end.step
+        if self.projection is None or end is None:
+            return ()
+        inferred = self.projection.end_step
+        if inferred is not None and round(inferred) == end:
+            return self.projection.findings
+        kept = [one for one in self.projection.findings if one.code not in _OF_THE_END]
+        if inferred is not None and end > inferred:
+            message = f"step {end} is beyond the end that the log implies, {inferred:.0f}"
+            kept.append(Finding(code="beyond-the-end", message=message))
+        return tuple(kept)
+
+    @property
+    def why_not_projected(self) -> str:
+        """Why the end is not known, in words; empty where it is."""
+        return _why_not(self.projection, self.refused)
 
 
 def assess(log: TrainingLog, calibration: Calibration, question: TrainingQuestion) -> Assessment:
@@ -146,17 +179,35 @@ def assess(log: TrainingLog, calibration: Calibration, question: TrainingQuestio
     """
     found = log_acceptance(log)
     curves = curves_of(log, response_length=question.response_tokens)
-    projection, refused = _projected(curves, question.until)
-    decision, undecided = None, _undecided(log, question)
+    projection, refused = _projected(log, curves, question.until)
+    path, decision, undecided = None, None, _undecided(log, question)
     if not undecided:
         try:
-            decision, found = _decided(log, calibration, question, projection, refused)
+            served = _served(log, calibration, question)
         except UsageError as error:
             if log.depths or question.configuration.num_steps is not None:
                 raise
             undecided = str(error)
-        except ParameterError as error:
-            undecided = str(error)
+        else:
+            found = log_acceptance(log, served.num_steps)
+            path = _path(log, found, served.num_steps, projection, question.until)
+            if path is None:
+                undecided = (
+                    "an accept length cannot be computed from what the log prints "
+                    f"({', '.join(sorted(log.codes)) or 'no accuracy by depth'})"
+                )
+            else:
+                ends = projection is not None and bool(projection.end_step or question.until)
+                decision = decide(
+                    calibration,
+                    path,
+                    served,
+                    target_speedup=question.target_speedup,
+                    transfer=question.transfer,
+                    seconds_per_step=question.seconds_per_step,
+                    finished=_finished(log, path, end_known=ends),
+                    why_not_projected=_why_not(projection, refused),
+                )
     end = None if decision is None or decision.end is None else decision.end.step
     return Assessment(
         log=log,
@@ -165,6 +216,7 @@ def assess(log: TrainingLog, calibration: Calibration, question: TrainingQuestio
         projection=projection,
         refused=refused,
         courses=_courses(log, found, curves, projection if end is not None else None, end),
+        path=path,
         decision=decision,
         undecided=undecided,
     )
@@ -181,59 +233,59 @@ def _undecided(log: TrainingLog, question: TrainingQuestion) -> str:
     return ""
 
 
-def _decided(
-    log: TrainingLog,
-    calibration: Calibration,
-    question: TrainingQuestion,
-    projection: Projection | None,
-    refused: ProjectionRefused | None,
-) -> tuple[TrainingDecision, LogAcceptance]:
-    """Return what the run is worth, and the accept length at the served depth."""
-    served = served_as(
+def _served(log: TrainingLog, calibration: Calibration, question: TrainingQuestion) -> ServedAs:
+    """Return how the drafter will be served."""
+    return served_as(
         calibration,
         question.configuration,
         trained_depth=log.depths or None,
         workload=question.workload,
         baseline_tokens_per_s=question.baseline_tokens_per_s,
     )
-    found = log_acceptance(log, served.num_steps)
-    known = found.acceptance.accept_length
-    if known is None:
-        raise ParameterError(
-            "the log",
-            ", ".join(sorted(log.codes)) or "no accuracy by depth",
-            "one with an accuracy for each depth, or a printed accept length",
-            "an accept length cannot be computed from what it prints",
-        )
-    last = log.last_step
-    finished = log.total_steps is not None and last is not None and last >= log.total_steps
-    if projection is not None and (projection.end_step or question.until):
-        path = projected_path(
-            projection, served.num_steps, until=question.until, log_sd=known.log_sd
-        )
-        finished = finished or not path.projected
-    else:
-        draws = found.acceptance.draws(NUM_DRAWS, np.random.default_rng(_SEED))
-        path = AcceptLengthPath.of_now(draws, last)
-    decision = decide(
-        calibration,
-        path,
-        served,
-        target_speedup=question.target_speedup,
-        transfer=question.transfer,
-        seconds_per_step=question.seconds_per_step,
-        finished=finished,
-        why_not_projected=_why_not(projection, refused),
-    )
-    return decision, found
+
+
+def _path(
+    log: TrainingLog,
+    found: LogAcceptance,
+    num_steps: int,
+    projection: Projection | None,
+    until: float | None,
+) -> AcceptLengthPath | None:
+    """Return the accept lengths to decide on; None where the log implies none."""
+    if found.acceptance.accept_length is None:
+        return None
+    if projection is not None and (projection.end_step or until):
+        log_sd = _disagreement(found.acceptance.routes)
+        return projected_path(projection, num_steps, until=until, log_sd=log_sd)
+    draws = found.acceptance.draws(NUM_DRAWS, np.random.default_rng(_SEED))
+    return AcceptLengthPath.of_now(draws, log.last_step)
+
+
+def _disagreement(routes: Mapping[str, float]) -> float:
+    r"""Return by what joint and conditional accuracies disagree, as a spread of :math:`\ln(\tau - 1)`.
+
+    Scatter of the points and the tail beyond the trained depth are in a projection already.
+    """
+    joint, conditional = routes.get("joint", 1.0), routes.get("conditional", 1.0)
+    if joint <= 1.0 or conditional <= 1.0:
+        return 0.0
+    return abs(math.log((joint - 1.0) / (conditional - 1.0))) / math.sqrt(2.0)
+
+
+def _finished(log: TrainingLog, path: AcceptLengthPath, *, end_known: bool) -> bool:
+    """Return whether the present is the end: by the trainer's total, or with nothing ahead."""
+    last, total = log.last_step, log.total_steps
+    at_total = total is not None and last is not None and last >= total
+    return at_total or (end_known and not path.projected)
 
 
 def _projected(
-    curves: AccuracyCurves | None, until: float | None
+    log: TrainingLog, curves: AccuracyCurves | None, until: float | None
 ) -> tuple[Projection | None, ProjectionRefused | None]:
     """Return the projection, or why there is none."""
     if curves is None:
-        reason = "the log has no steps or no accuracy by depth, so there is no curve"
+        missing = "no accuracy by depth" if not log.depths else "no steps beside its accuracies"
+        reason = f"the log has {missing}, so there is no curve"
         return None, ProjectionRefused("no-curve", reason)
     if until is not None and until < curves.last_step:
         raise ParameterError(
@@ -265,9 +317,9 @@ def _courses(
     source = found.source
     if source is None:
         return ()
-    values = {str(kind): numbers for kind, numbers in source.accuracies.items()}
-    joint = values.get("joint", ())
-    chained = values.get("conditional") or values.get("marginal") or values.get("overlap") or ()
+    kind = _chained_kind(found)
+    joint = source.accuracies.get(Kind.JOINT, ())
+    chained = () if kind is None else source.accuracies[kind]
     losses = _last_losses(log, source.split)
     trends = _trends(curves)
     ahead = None
@@ -284,7 +336,7 @@ def _courses(
                 depth=index + 1,
                 loss=_at(losses, index),
                 joint=_at(joint, index),
-                conditional=_at(chained, index),
+                chained=_at(chained, index),
                 trend=_at(trends, index),
                 at_end=at_end,
             )
@@ -292,7 +344,13 @@ def _courses(
     return tuple(courses)
 
 
-def _last_losses(log: TrainingLog, split: object) -> tuple[float, ...]:
+def _chained_kind(found: LogAcceptance) -> Kind | None:
+    """Return the kind of the accuracies that are multiplied."""
+    known = {} if found.source is None else found.source.accuracies
+    return next((kind for kind in _CHAINED if known.get(kind)), None)
+
+
+def _last_losses(log: TrainingLog, split: Split) -> tuple[float, ...]:
     """Return the losses by depth of the last record of a split that has them."""
     for series in log.series.values():
         if series.split == split and series.losses.size:

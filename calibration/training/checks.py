@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibration.training.family_facts import Bonus
 from calibration.training.pooling import identity, pooled
@@ -89,14 +90,20 @@ def first_out_of_range(log: TrainingLog) -> tuple[int, float] | None:
     """
     found: list[tuple[int, float]] = []
     for series in log.series.values():
-        columns = [series.mean_marginal[:, None], *series.accuracies.values()]
-        values = np.concatenate(columns, axis=1)[series.finite]
-        outside = (values < -_OUTSIDE_NOISE) | (values > 1.0 + _OUTSIDE_NOISE)
-        rows = np.flatnonzero(outside.any(axis=1))
-        if len(rows):
-            line = int(series.line[series.finite][rows[0]])
-            found.append((line, float(values[rows[0]][outside[rows[0]]][0])))
+        columns = [series.mean_marginal]
+        columns += [depth for values in series.accuracies.values() for depth in values.T]
+        wrong = [~_in_range(column) & series.finite for column in columns]
+        rows = [int(np.argmax(one)) if one.any() else len(series) for one in wrong]
+        first = min(rows)
+        if first < len(series):
+            value = columns[rows.index(first)][first]
+            found.append((int(series.line[first]), float(value)))
     return min(found, default=None)
+
+
+def _in_range(values: Array) -> NDArray[np.bool_]:
+    """Return which accuracies are from 0 to 1, or not known."""
+    return ~((values < -_OUTSIDE_NOISE) | (values > 1.0 + _OUTSIDE_NOISE))
 
 
 def _of_splits(log: TrainingLog) -> Iterator[LogWarning]:

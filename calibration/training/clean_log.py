@@ -98,14 +98,14 @@ def _series(
     """Return the records of a split with nan in place of what is not finite."""
     finite = columns.finite()
     accuracies = {
-        kind: _plain(columns.stacked(kind)) for kind in Kind if f"{kind}_0" in columns.values
+        kind: _plain_stack(columns, kind) for kind in Kind if f"{kind}_0" in columns.values
     }
     marginal = accuracies.get(Kind.MARGINAL)
     reported = {}
     for name in columns.values:
         if name.startswith("reported:"):
             key = name.removeprefix("reported:")
-            values = _plain(columns.values[name])
+            values = np.where(finite, _plain(columns.values[name]), np.nan)
             reported[key] = _reported(key, values, marginal, family, versions)
     return SplitSeries(
         split=split,
@@ -115,7 +115,7 @@ def _series(
         learning_rate=_plain(columns.column("learning_rate")),
         total_loss=_plain(columns.column("total_loss")),
         mean_marginal=_plain(columns.column("mean_marginal")),
-        losses=_plain(columns.stacked("loss")),
+        losses=_plain_stack(columns, "loss"),
         accuracies=accuracies,
         reported=reported,
         finite=finite,
@@ -141,6 +141,14 @@ def _reported(
 def _plain(values: Array) -> Array:
     """Return values with nan where nan or infinity was printed."""
     return np.where(values == PRINTED_NAN, np.nan, values)
+
+
+def _plain_stack(columns: RecordColumns, kind: str) -> Array:
+    """Return an accuracy (or ``loss``) by depth, as `_plain` does; it is large, so in its place."""
+    values = columns.stacked(kind)
+    for depth in values.T:
+        depth[depth == PRINTED_NAN] = np.nan
+    return values
 
 
 def _kinds(columns: RecordColumns) -> list[str]:

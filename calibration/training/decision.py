@@ -202,6 +202,7 @@ def decide(
             end_speedup=last and last.expected.speedup.median,
             end_probability=last and last.expected.probability_of_target,
             end_in_log=last and last.as_logged.accept_length.median,
+            added=gain and gain.speedup.median,
             now_step=path.now_step,
             end_step=path.end_step,
             remaining_hours=gain and gain.remaining_hours,

@@ -19,6 +19,8 @@ Numbers = Mapping[str, float | tuple[float, ...]]
 """What a dictionary holds: numbers and lists of numbers by key; other values are left out."""
 
 _OPEN = re.compile(r"\{\s*['\"]")
+_NESTED = re.compile(r"['\"]\s{0,4}:\s{0,4}(\{[^{}]*\})")
+_DEEPEST = 8
 _TYPED = r"(?:[A-Za-z_][\w.]{0,30}\()?['\"]?"  # np.float64(0.5), tensor(0.5, '0.5'
 _PAIR = re.compile(
     rf"['\"]([^'\"{{}}\[\]]{{1,120}})['\"]\s{{0,9}}:\s{{0,9}}"
@@ -35,6 +37,7 @@ def dictionaries(text: str) -> Iterator[tuple[int, str]]:
     ----------
     text : str
         One line. What is not closed before the next one begins is left out: `has_open_dictionary`.
+        A dictionary that is a value of another one is left out there, and comes before it on its own.
 
     Yields
     ------
@@ -46,6 +49,9 @@ def dictionaries(text: str) -> Iterator[tuple[int, str]]:
     >>> list(dictionaries("step 5: {'acc_0': 0.5}{'acc_0': 0."))
     [(8, "'acc_0': 0.5")]
     """
+    if text.count("{") > 1:
+        text, inner = _without_nested(text)
+        yield from inner
     place = 0
     while (end := text.find("}", place)) >= 0:
         start = text.rfind("{", place, end)
@@ -69,6 +75,7 @@ def has_open_dictionary(text: str, start: int = 0) -> bool:
     >>> has_open_dictionary("step 5: {'acc_0': 0."), has_open_dictionary("{'loss': 1.0}")
     (True, False)
     """
+    text, _ = _without_nested(text)
     found = _OPEN.search(text, start)
     while found is not None:
         closing = text.find("}", found.end())
@@ -195,6 +202,22 @@ def list_numbers(text: str) -> tuple[float, ...]:
         if len(values) == MOST_DEPTHS:
             break
     return tuple(values)
+
+
+def _without_nested(text: str) -> tuple[str, list[tuple[int, str]]]:
+    """Return a line with blanks in the place of dictionaries that are values, and these by place."""
+    inner: list[tuple[int, str]] = []
+    for _ in range(_DEEPEST):
+        found = [(one.start(1), one.end(1)) for one in _NESTED.finditer(text)]
+        if not found:
+            break
+        inner += [(start, text[start + 1 : end - 1]) for start, end in found]
+        pieces, done = [], 0
+        for start, end in found:
+            pieces += [text[done:start], "''".ljust(end - start)]  # all places stay what they are
+            done = end
+        text = "".join(pieces) + text[done:]
+    return text, inner
 
 
 def _numbers_by_pattern(body: str) -> Numbers:

@@ -43,7 +43,7 @@ def _curves(
     log: TrainingLog, series: SplitSeries, response_length: float | None
 ) -> AccuracyCurves | None:
     """Return the curves of one split."""
-    kind = next((kind for kind in _CHAINED if kind in series.accuracies), None)
+    kind = _carrying_kind(series)
     if kind is None or not series.depths:
         return None
     rows = series.usable_rows()
@@ -52,19 +52,32 @@ def _curves(
     if not rows.size:
         return None
     rates = _learning_rates(log)
-    joint = series.accuracies.get(Kind.JOINT)
     return accuracy_curves(
         series.step[rows],
         series.accuracies[kind][rows],
         kind=kind,
         split=series.split,
-        joint=joint[rows] if kind is Kind.CONDITIONAL and joint is not None else None,
+        joint=_weights(series, rows) if kind is Kind.CONDITIONAL else None,
         rounding=series.rounding,
         learning_rate=None if rates is None else rates[1],
         rate_steps=None if rates is None else rates[0],
         total_steps=log.total_steps,
         response_length=response_length,
     )
+
+
+def _carrying_kind(series: SplitSeries) -> Kind | None:
+    """Return the kind of accuracy to follow: joint only where it is known to a greater depth."""
+    known = [kind for kind in _CHAINED if kind in series.accuracies]
+    if known[:2] == [Kind.CONDITIONAL, Kind.JOINT]:
+        return max(known[:2], key=lambda kind: series.accuracies[kind].shape[1])
+    return next(iter(known), None)
+
+
+def _weights(series: SplitSeries, rows: NDArray[np.intp]) -> Array | None:
+    """Return the joint accuracies of as many depths as the conditional ones have, None if it has fewer."""
+    joint, depths = series.accuracies.get(Kind.JOINT), series.accuracies[Kind.CONDITIONAL].shape[1]
+    return None if joint is None or joint.shape[1] < depths else joint[rows, :depths]
 
 
 def _learning_rates(log: TrainingLog) -> tuple[Array, Array] | None:

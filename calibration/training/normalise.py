@@ -133,9 +133,16 @@ def _of_training(table: RecordTable, result: Normalised) -> RecordColumns:
 def _collapsed(columns: RecordColumns, result: Normalised, *, in_sequence: bool) -> RecordColumns:
     """Return records without copies and second prints."""
     result.formats |= {BAR_FORMATS.get(label, label) for label in columns.labels_in("format")}
+    ranks = _ranks(columns)
+    several = bool(ranks.any())
+    if several:  # of equal copies that of the lowest rank is kept: its stream stays whole
+        columns = columns.take(np.argsort(ranks, kind="stable"))
     found = without_equal_copies(columns, in_sequence=in_sequence)
     result.warn("duplicate-records", found.lines)
-    return with_prints_collapsed(found.columns)
+    columns = found.columns
+    if several:
+        columns = columns.take(np.argsort(columns.column("line"), kind="stable"))
+    return with_prints_collapsed(columns)
 
 
 def _settled_training(columns: RecordColumns, result: Normalised) -> Settled:
@@ -204,9 +211,27 @@ def _settled_validation(columns: RecordColumns, own: Array, *, several: bool) ->
         by_epoch = np.isfinite(epoch).any() and (once or not np.isfinite(step).any())
         key = epoch if by_epoch else step
     ranks = _ranks(columns)
-    if several or (len(np.unique(ranks)) > 1 and _named_ranks(columns)):
-        return settled_first(key, priority=ranks)
-    return settled_epochs(key)
+    if len(np.unique(ranks)) > 1 and _named_ranks(columns):
+        return _settled_ranks(key, ranks)
+    return settled_first(key, priority=ranks) if several else settled_epochs(key)
+
+
+def _settled_ranks(key: Array, ranks: Array) -> Settled:
+    """Return the validation records that count of processes, each settled by itself.
+
+    What the lowest rank says of a restart holds for the run.
+    """
+    of_ranks = [np.flatnonzero(ranks == number) for number in np.unique(ranks)]
+    each = [settled_epochs(key[rows]) for rows in of_ranks]
+    kept = np.sort(
+        np.concatenate([rows[one.rows] for rows, one in zip(of_ranks, each, strict=True)])
+    )
+    merged = settled_first(key[kept], priority=ranks[kept])
+    if merged.verdict is Verdict.NONE and each[0].verdict is not Verdict.NONE:
+        return Settled(
+            rows=kept[merged.rows], verdict=each[0].verdict, places=of_ranks[0][each[0].places]
+        )
+    return Settled(rows=kept[merged.rows], verdict=merged.verdict, places=kept[merged.places])
 
 
 def _with_train_steps(columns: RecordColumns, printed: list[RecordColumns]) -> RecordColumns:

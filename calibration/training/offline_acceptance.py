@@ -198,7 +198,7 @@ def offline_acceptance(
     Returns
     -------
     OfflineAcceptance
-        By the first known of joint, conditional, marginal and overlap.
+        By the first known of joint, conditional, marginal and overlap; of unlike depths the deepest.
 
     Raises
     ------
@@ -228,7 +228,10 @@ def offline_acceptance(
     if num_steps is not None and num_steps < 1:
         raise ParameterError("num_steps", num_steps, "at least 1", "no draft has no accept length")
     order = _SAMPLED if sampled else _GREEDY
-    kind = next((one for one in order if accuracies.get(one)), None)
+    known_kinds = [one for one in order if accuracies.get(one)]
+    kind = max(
+        known_kinds, key=lambda one: len(accuracies[one]), default=None
+    )  # first of the deepest
     if kind is None:
         return OfflineAcceptance(
             accept_length=None,
@@ -240,7 +243,9 @@ def offline_acceptance(
     values = np.asarray(accuracies[kind], dtype=np.float64)
     depth = values.size if num_steps is None else num_steps
     curve = _full_accuracy(values, kind)
-    routes = accept_length_routes(accuracies, min(depth, values.size))
+    cut = min(depth, values.size)
+    as_deep = {one: accuracies[one] for one in known_kinds if len(accuracies[one]) >= cut}
+    routes = accept_length_routes(as_deep, cut)
     codes = _codes(kind, sampled=sampled, beyond=depth > values.size)
     if not depth_is_whole and depth > values.size:
         return OfflineAcceptance(
@@ -250,8 +255,7 @@ def offline_acceptance(
             trained_depth=values.size,
             codes=("depth0-only",),
         )
-    known = min(depth, values.size)
-    rounded = _rounding_variance(values[:known], kind, rounding) / max(num_records, 1)
+    rounded = _rounding_variance(values[:cut], kind, rounding) / max(num_records, 1)
     variance = _route_variance(routes) + scatter_sd**2 + rounded
     return OfflineAcceptance(
         accept_length=_estimate(routes[ROUTES[kind]], math.sqrt(variance), curve, depth),

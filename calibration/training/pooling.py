@@ -3,7 +3,7 @@
 training_logs.md sections 4.3 and 7.1. Counts are not in text logs: records weigh the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,7 @@ FEWEST_FOR_TAIL: Final = 50
 """Records that a series needs before its last tenth is pooled."""
 
 _TAIL_PARTS = 10
+_MOST_ROWS = 1 << 15  # that are looked at together
 
 
 def tail_rows(rows: Rows) -> Rows:
@@ -48,9 +49,9 @@ def pooled(series: SplitSeries, rows: Rows) -> dict[Kind, Array]:
     found: dict[Kind, Array] = {}
     for kind, values in series.accuracies.items():
         if kind is Kind.CONDITIONAL:
-            found[kind] = _pooled_conditional(values[rows], series.accuracies.get(Kind.JOINT), rows)
+            found[kind] = _pooled_conditional(values, series.accuracies.get(Kind.JOINT), rows)
         else:
-            found[kind] = mean_of_known(values[rows])
+            found[kind] = _means(values, rows)
     return found
 
 
@@ -91,11 +92,13 @@ def identity(series: SplitSeries, rows: Rows) -> Array:
     if joint is None or conditional is None:
         return np.empty(0)
     depths = min(joint.shape[1], conditional.shape[1])
-    above, joint, conditional = joint[rows][:, : depths - 1], joint[rows], conditional[rows]
-    below, chance = joint[:, 1:depths], conditional[:, 1:depths]
-    known = np.isfinite(above) & np.isfinite(below) & np.isfinite(chance)
-    numerator = np.where(known, above * chance, 0.0).sum(axis=0)
-    denominator = np.where(known, below, 0.0).sum(axis=0)
+    numerator, denominator = np.zeros(max(depths - 1, 0)), np.zeros(max(depths - 1, 0))
+    for part in _parts(rows):
+        reached, chance = joint[part][:, :depths], conditional[part][:, 1:depths]
+        above, below = reached[:, :-1], reached[:, 1:]
+        known = np.isfinite(above) & np.isfinite(below) & np.isfinite(chance)
+        numerator += np.where(known, above * chance, 0.0).sum(axis=0)
+        denominator += np.where(known, below, 0.0).sum(axis=0)
     positive = denominator > 0
     return np.asarray(np.where(positive, numerator / np.where(positive, denominator, 1.0), np.nan))
 
@@ -135,17 +138,31 @@ def accept_lengths(accuracies: Mapping[Kind, Array]) -> dict[str, float]:
 
 def _pooled_conditional(values: Array, joint: Array | None, rows: Rows) -> Array:
     """Return conditional accuracies pooled as numerator over denominator."""
-    reached = np.cumprod(values, axis=1)
-    if joint is not None:
-        shared = min(joint.shape[1], values.shape[1])
-        printed = joint[rows][:, :shared]
-        reached[:, :shared] = np.where(np.isfinite(printed), printed, reached[:, :shared])
-    found = mean_of_known(values)
-    above, chance = reached[:, :-1], values[:, 1:]
-    known = np.isfinite(above) & np.isfinite(chance)
-    denominator = np.where(known, above, 0.0).sum(axis=0)
-    numerator = np.where(known, above * chance, 0.0).sum(axis=0)
+    found = _means(values, rows)
+    numerator, denominator = np.zeros(len(found) - 1), np.zeros(len(found) - 1)
+    for part in _parts(rows):
+        chances = values[part]
+        reached = np.cumprod(chances, axis=1)
+        if joint is not None:
+            shared = min(joint.shape[1], values.shape[1])
+            printed = joint[part][:, :shared]
+            reached[:, :shared] = np.where(np.isfinite(printed), printed, reached[:, :shared])
+        above, chance = reached[:, :-1], chances[:, 1:]
+        known = np.isfinite(above) & np.isfinite(chance)
+        denominator += np.where(known, above, 0.0).sum(axis=0)
+        numerator += np.where(known, above * chance, 0.0).sum(axis=0)
     positive = denominator > 0
     weighted = numerator / np.where(positive, denominator, 1.0)
     found[1:] = np.where(positive, weighted, found[1:])
     return found
+
+
+def _means(values: Array, rows: Rows) -> Array:
+    """Return the means of some rows, of what is known, depth by depth."""
+    return np.array([mean_of_known(depth[rows]) for depth in values.T])
+
+
+def _parts(rows: Rows) -> Iterator[Rows]:
+    """Yield rows some at a time: a log may have a million of them."""
+    for start in range(0, len(rows), _MOST_ROWS):
+        yield rows[start : start + _MOST_ROWS]

@@ -41,8 +41,8 @@ class RecordColumns:
 
     @classmethod
     def of_table(cls, table: RecordTable) -> "RecordColumns":
-        """Return a copy of the columns of a table."""
-        values = {name: table.column(name) for name in table.columns}
+        """Return the columns of a table, which must not grow as long as they are used."""
+        values = {name: table.view(name) for name in table.columns}
         return cls(values=values, labels=tuple(table.labels))
 
     def __len__(self) -> int:
@@ -55,6 +55,10 @@ class RecordColumns:
 
     def take(self, rows: Rows | NDArray[np.bool_]) -> "RecordColumns":
         """Return some rows."""
+        if len(rows) == len(self):
+            every = rows.all() if rows.dtype == np.bool_ else (rows == np.arange(len(rows))).all()
+            if every:
+                return self
         taken = {name: column[rows] for name, column in self.values.items()}
         return RecordColumns(values=taken, labels=self.labels)
 

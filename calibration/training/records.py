@@ -186,6 +186,12 @@ class RecordTable:
             return np.full(self._length, MISSING)
         return np.frombuffer(known, dtype=np.float64).copy()
 
+    def view(self, name: str) -> Array:
+        """Return a column that some record has, to be read while the table does not grow."""
+        values = np.frombuffer(self.columns[name], dtype=np.float64)
+        values.flags.writeable = False
+        return values
+
     def depths(self, kind: Kind | str) -> int:
         """Return how many depths an accuracy (or ``loss``) was printed for."""
         depth = 0

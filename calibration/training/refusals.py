@@ -91,7 +91,7 @@ def _chosen_family(
                 by_family[name] = error
         raise TrainingLogError(
             paths[0],
-            f"records of several trainers: {said}; name the one to read, or separate the logs",
+            f"records of several trainers: {said}; name the one to read with `specmodel train --format NAME`, or separate the logs",
             code="mixed-formats",
             num_records=counts,
             by_family=by_family,
@@ -135,7 +135,7 @@ def _refusal(log: TrainingLog) -> TrainingLogError | None:
         )
         reason = (
             "accuracies were reduced twice, a defect of speculators 0.6.0 to 0.6.0.2: they are too "
-            f"large, {said}; ask for them to be divided, or log with another version"
+            f"large, {said}; divide them with `specmodel train --correct-alias`, or log with another version"
         )
         return TrainingLogError(path, reason, code="alias-defect", log=log)
     outside = first_out_of_range(log)

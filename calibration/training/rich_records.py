@@ -17,8 +17,11 @@ PAIR: Final = re.compile(r"(?<![\w/@.-])([A-Za-z][\w/@.-]{0,99})=([^\s,=]{1,40})
 
 _LEVEL = r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)"
 _START = re.compile(rf"(?:\[[^\]\s][^\]]{{0,30}}\] |[ ]{{2,40}})?{_LEVEL}(?: {{1,5}}|$)")
+_OTHER_HEAD = re.compile(r"[\d/:.,-]{4,30}(?: [\d:.,]{4,30})? (?:\[[^\]\s]{1,60}\] )?")
+"""What loggers without Rich print behind the level: date, time, ``[trainer.py:220]``."""
 _PATH = re.compile(r"(?:^|\s)[\w.-]{1,100}\.py:\d{1,7}\s*$")
 _INDENT = " " * 20
+_OWN_LEVEL = "INFO     "  # of metric records, as Rich lays it out: only Rich breaks a word
 _BEGINS = re.compile(
     r"(?<![\w/])(?:(?:train|val)/|(?:epoch|global_step|step|lr|lr/\w+|loss|loss_\d+|full_acc|full_acc_\d+|cond_acc_\d+"
     r"|position_\d+_acc)=|profile[/=])",
@@ -174,6 +177,16 @@ class RichRecords:
                 current.interrupted = True
         return ()
 
+    @property
+    def has_open(self) -> bool:
+        """Whether there is a record that may go on."""
+        return bool(self._open)
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is a record that may go on and nothing of its stream was seen behind it."""
+        return not all(one.interrupted for one in self._open.values())
+
     def close(self, streams: Collection[str]) -> list[JoinedRecord]:
         """Return the open records of some streams, of which new ones begin, and all that have an end."""
         if not self._open:
@@ -205,11 +218,14 @@ class RichRecords:
 
     def _begin(self, line: int, stream: str, text: str, column: int) -> Sequence[JoinedRecord]:
         """Take a line with a level."""
-        message, cut = _without_path(text, column)
-        current = self._open.get(stream)
-        self.taken = _begins_metrics(message)
-        if current is not None and current.metrics and not self.taken:
-            current.interrupted = True
+        other = _OTHER_HEAD.match(text, column)
+        message, cut = _without_path(text, column if other is None else other.end())
+        begins = _BEGINS.match(message) is not None
+        self.taken = begins or (text[:column].endswith(_OWN_LEVEL) and _begins_metrics(message))
+        if not self.taken:
+            current = self._open.get(stream)
+            if current is not None:
+                current.interrupted = True
             return ()
         return self._start(stream, _Open(line=line, column=column, text=message, cut=cut))
 

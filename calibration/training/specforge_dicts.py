@@ -1,6 +1,7 @@
 """The dictionaries that SpecForge prints, one a step: ``step 50: {'acc_0': 0.58, ...}`` (F4)."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Final
@@ -14,7 +15,7 @@ from calibration.training.dict_records import (
     numbers_of,
 )
 from calibration.training.physical_lines import CutText
-from calibration.training.records import Kind, RawLog, Split, TrainingRecord
+from calibration.training.records import Array, Kind, RawLog, Split, TrainingRecord
 from calibration.training.uniform_rows import Layout, UniformRows
 
 _RATE = frozenset({"acceptance_rate"})
@@ -29,8 +30,18 @@ _OWN_KEY = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class _KnownKeys:
-    """What the dictionaries with some keys are, worked out once; places are those behind quotes."""
+class KnownKeys:
+    """What the dictionaries with some keys are, worked out once.
+
+    Parameters
+    ----------
+    keys : list of str
+        All of them, in their order.
+    layout : Layout
+        Of the records; its first column is the step.
+    places : tuple of int
+        Which keys the other columns are.
+    """
 
     keys: list[str]
     layout: Layout
@@ -60,7 +71,8 @@ class StepDictionaries:
     def __init__(self, raw: RawLog, rows: UniformRows) -> None:
         self._raw = raw
         self._rows = rows
-        self._known: list[_KnownKeys] = []
+        self.known: list[KnownKeys] = []
+        """Keys of dictionaries that were read and may be read quickly, the oldest first."""
         self._rounding: float | None = None
         self._num_rounded = 0
 
@@ -89,11 +101,30 @@ class StepDictionaries:
                 taken = True
         return taken
 
+    def add_known(
+        self,
+        known: KnownKeys,
+        columns: dict[str, Sequence[float] | Array],
+        streams: Sequence[str],
+    ) -> None:
+        """Add the records of many dictionaries with the same keys.
+
+        Parameters
+        ----------
+        known : KnownKeys
+            One of `known`.
+        columns : dict from str to sequence of float
+            Those of its layout, and the lines.
+        streams : sequence of str
+            Label of the process of each.
+        """
+        self._rows.extend(known.layout, columns, streams, rounding=self._rounding)
+
     def _add_known(self, line: int, stream: str, step: int, body: str) -> bool:
         """Add the record of a dictionary of known keys and finite numbers, quickly."""
         parts = (body + ", ").split("'")
         keys = parts[1::2]
-        for known in self._known:
+        for known in self.known:
             if known.keys == keys:
                 break
         else:
@@ -101,7 +132,7 @@ class StepDictionaries:
         if body.count("': ") != len(keys) or body.count(", '") != len(keys) - 1:
             return False
         try:
-            values = [float(parts[place][2:-2]) for place in known.places]
+            values = [float(parts[2 * place + 2][2:-2]) for place in known.places]
         except ValueError:
             return False
         if not isfinite(sum(values)):
@@ -117,8 +148,8 @@ class StepDictionaries:
             return
         self._refine_rounding(record)
         known_keys = _known_keys(record, numbers)
-        if self._num_rounded >= _FINEST_ROWS and known_keys and len(self._known) < _MOST_LAYOUTS:
-            self._known.append(known_keys)
+        if self._num_rounded >= _FINEST_ROWS and known_keys and len(self.known) < _MOST_LAYOUTS:
+            self.known.append(known_keys)
         self._rows.add_record(record)
         if self._rounding is not None:
             self._raw.table(self._rows.family, record.split).rounding = self._rounding
@@ -174,7 +205,7 @@ def _dictionary_record(
     )
 
 
-def _known_keys(record: TrainingRecord, numbers: Numbers) -> _KnownKeys | None:
+def _known_keys(record: TrainingRecord, numbers: Numbers) -> KnownKeys | None:
     """Return where the values of a record stand among the numbers; None where there are lists."""
     if any(isinstance(value, tuple) for value in numbers.values()):
         return None
@@ -194,11 +225,11 @@ def _known_keys(record: TrainingRecord, numbers: Numbers) -> _KnownKeys | None:
     is_whole = len([value for value in found if value is not None]) == len(wanted.keys() & scalars)
     if not is_whole or record.split is Split.VAL or record.reported:
         return None
-    order = {key: 2 * index + 2 for index, key in enumerate(numbers)}
+    order = {key: index for index, key in enumerate(numbers)}
     layout = Layout(
         format=record.format,
         split=record.split,
         columns=("step", *wanted),
         hints=record.hints,
     )
-    return _KnownKeys(list(numbers), layout, tuple(order[key] for key in wanted.values()))
+    return KnownKeys(list(numbers), layout, tuple(order[key] for key in wanted.values()))

@@ -11,6 +11,7 @@ from calibration.training.position_blocks import Block, OpenBlocks, position_lin
 from calibration.training.progress_bars import BarState, LatestBars, bar_states
 from calibration.training.records import RawLog, Split
 from calibration.training.specforge_dicts import StepDictionaries
+from calibration.training.step_blocks import StepBlocks
 from calibration.training.uniform_rows import Layout, UniformRows
 
 FAMILY: Final = "specforge"
@@ -56,6 +57,8 @@ class SpecForgeLines:
         self._rows = UniformRows(raw, FAMILY)
         self._bars: LatestBars[_Bar] = LatestBars()
         self._dictionaries = StepDictionaries(raw, self._rows)
+        self.steps = StepBlocks(self._dictionaries, self._end_bars)
+        """What takes dictionaries that look alike out of whole blocks."""
         self._epochs = EpochBlocks(
             raw=raw, family=FAMILY, format="F1", evaluation_word="Eval", takes_open=takes_open
         )
@@ -71,7 +74,7 @@ class SpecForgeLines:
         if "Training Epoch " in text:
             taken = self._take_bars(line, stream, text) or taken
         if "step " in text and "{" in text:
-            self._end_bars(is_last=False)
+            self._end_bars()
             taken = self._dictionaries.take(line, stream, text) or taken
         return taken
 
@@ -114,7 +117,7 @@ class SpecForgeLines:
                 self._add_bar(before)
         return taken
 
-    def _end_bars(self, *, is_last: bool) -> None:
+    def _end_bars(self, *, is_last: bool = False) -> None:
         """Add the bars that are kept; the last of a file may be cut."""
         for bar in self._bars.take_all():
             if bar.state.is_closed or not is_last:

@@ -22,7 +22,7 @@ _MOST_RECORDS: Final = 4096  # that are taken at once
 _MOST_ACTIVE: Final = 4  # patterns that are looked for
 _MOST_PATTERNS: Final = 32  # in a log: more kinds of records are not alike
 _REST_BYTES: Final = 1 << 16  # read line by line before looking for a pattern again
-_MOST_KNOWN: Final = 1 << 16
+_MOST_KNOWN: Final = 1 << 12
 _NUMBER = rb"([\d.e+-]{1,20})"
 _OTHER = rb"[^,\s=]{1,40}"
 _SPACES = rb"[ ]{0,2000}"
@@ -45,6 +45,8 @@ class _Pattern:
     names: tuple[str, ...]
     """Columns of `RecordTable` in the order in which the numbers are printed."""
     compiled: re.Pattern[bytes]
+    beginning: bytes
+    """What its first line contains."""
 
 
 @dataclass(slots=True)
@@ -117,7 +119,7 @@ class SpeculatorsBlocks:
                 self._choose()
             pattern = self._beginning(block, state.place)
             if pattern is None:
-                state.advance(block, self._end_of_rest(block, state.place))
+                state.advance(block, self._end_of_rest(block, state))
                 continue
             if state.left < state.place:
                 yield state.give(block)
@@ -171,12 +173,16 @@ class SpeculatorsBlocks:
             prefix is None or self._stream(prefix) is not None
         )
 
-    def _end_of_rest(self, block: bytes, place: int) -> int:
-        """Return how far what begins at a place is read line by line."""
+    def _end_of_rest(self, block: bytes, state: "_Place") -> int:
+        """Return how far what begins at a place is read line by line: to where a record may begin."""
+        place = state.place
+        most = block.find(b"\n", place + _REST_BYTES) + 1 or len(block)
         if not self._active:  # nothing to look for
-            return block.find(b"\n", place + _REST_BYTES) + 1 or len(block)
-        end = block.find(b"\n", place) + 1 or len(block)
-        return block.find(b"\r", place, end) + 1 or end
+            return most
+        end = block.find(b"\n", place, most) + 1 or most
+        end = block.find(b"\r", place, end) + 1 or end
+        first = min(most, *(state.next(block, one.beginning, end) for one in self._active))
+        return max(end, block.rfind(b"\n", end, first) + 1, block.rfind(b"\r", end, first) + 1)
 
     def _stream(self, prefix: bytes) -> str | None:
         """Return the label of a stream, None where what stands before a record is something else."""
@@ -197,7 +203,7 @@ class SpeculatorsBlocks:
                 columns[name] = self._numbers.column(texts)
         except ValueError:
             return
-        if not all(np.isfinite(column).all() for column in columns.values()):
+        if not np.isfinite(np.concatenate(tuple(columns.values()))).all():
             return
         labels = {text: self._stream(text) or "" for text in set(prefixes) if text is not None}
         streams = [labels.get(text, "") for text in prefixes] if labels else []
@@ -220,6 +226,15 @@ class _Place:
     left_line: int
     place: int = 0
     left: int = 0
+    _found: dict[bytes, int] = field(init=False, default_factory=dict)
+
+    def next(self, block: bytes, text: bytes, start: int) -> int:
+        """Return where a text stands next, at its end if nowhere; no byte is searched twice."""
+        found = self._found.get(text, -1)
+        if found < start:
+            found = block.find(text, start)
+            self._found[text] = found = found if found >= 0 else len(block)
+        return found
 
     def advance(self, block: bytes, end: int) -> None:
         """Go on to a place."""
@@ -245,6 +260,7 @@ def _pattern(keys: tuple[str, ...]) -> _Pattern:
         plan=plan,
         names=tuple(names[place] for place in sorted(names)),
         compiled=re.compile(_START + _SEPARATOR.join(pairs) + _END),
+        beginning=_LEVEL + keys[0].encode() + b"=",
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from calibration.training.number_text import half_unit, printed_number
+from calibration.training.physical_lines import physical_lines
 from calibration.training.records import MISSING, Array, Kind, RawLog, Split
 from calibration.training.rich_records import PAIR, JoinedRecord, RichRecords
 from calibration.training.speculators_keys import (
@@ -100,6 +101,28 @@ class SpeculatorsLines:
         if not taken and " epochs of " in text:
             self._note_total(text)
         return taken
+
+    @property
+    def has_open(self) -> bool:
+        """Whether a record may go on with what follows."""
+        return self._records.has_open
+
+    def interrupt(self, first_line: int, text: bytes) -> None:
+        """Take lines that are part of no record: what goes on behind them was interrupted.
+
+        Parameters
+        ----------
+        first_line : int
+            Number of the first one.
+        text : bytes
+            Whole lines in UTF-8.
+        """
+        line, start = first_line, 0
+        while start < len(text) and self._records.waits:
+            end = text.find(b"\n", start) + 1 or len(text)
+            for number, stream, piece in physical_lines([text[start:end]], first_line=line):
+                self._records.feed(number, stream, piece)
+            line, start = line + 1, end
 
     def close(self, streams: Collection[str]) -> None:
         """Add the open records of some streams, of which new ones begin, and all that have an end."""

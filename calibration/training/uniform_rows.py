@@ -105,6 +105,37 @@ class UniformRows:
         if len(gathered.rows) >= MOST_ROWS:
             self._flush(layout.split)
 
+    def extend(
+        self,
+        layout: Layout,
+        columns: dict[str, Sequence[float] | Array],
+        streams: Sequence[str],
+        *,
+        rounding: float | None = None,
+    ) -> None:
+        """Add some records of one layout, in their turn.
+
+        Parameters
+        ----------
+        layout : Layout
+            What they share.
+        columns : dict from str to sequence of float
+            Those of the layout and ``line``; the others of place are added.
+        streams : sequence of str
+            Label of the process of each.
+        rounding : float, optional
+            Half a unit of the last printed digit of their accuracies.
+        """
+        self._flush(layout.split)
+        table = self.raw.table(self.family, layout.split)
+        numbers = {stream: float(table.label(stream)) for stream in dict.fromkeys(streams)}
+        columns["stream"] = [numbers[stream] for stream in streams]
+        columns["format"] = np.full(len(streams), float(table.label(layout.format)))
+        table.hints |= layout.hints
+        if rounding is not None:
+            table.rounding = rounding
+        table.extend(columns, len(streams))
+
     def add_record(self, record: TrainingRecord) -> None:
         """Add a record of its own layout, in its turn."""
         self._flush(record.split)

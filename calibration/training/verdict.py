@@ -35,7 +35,8 @@ class Facts(NamedTuple):
     present of a run that is finished. `needed` and `needed_in_log` are the accept lengths that the
     target needs, infinite where none is enough. `public_round_cost` is that of public systems at
     this configuration, `speedup_at_public_cost` the speed-up that the run would have with it, and
-    `fastest` the one with every draft token accepted.
+    `fastest` the one with every draft token accepted. `added` is the median of what the rest of
+    the run adds to the speed-up, which is not quite the difference of the medians.
     """
 
     target: float
@@ -46,6 +47,7 @@ class Facts(NamedTuple):
     end_speedup: float | None
     end_probability: float | None
     end_in_log: float | None
+    added: float | None
     now_step: int | None
     end_step: int | None
     remaining_hours: float | None
@@ -110,7 +112,7 @@ def _round_is_the_problem(facts: Facts) -> bool:
 
 def _gain(facts: Facts) -> float:
     """What the rest of the run adds to the speed-up; 0 where that is not known."""
-    return 0.0 if facts.end_speedup is None else facts.end_speedup - facts.now_speedup
+    return facts.added or 0.0
 
 
 def _now(facts: Facts) -> str:

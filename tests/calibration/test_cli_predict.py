@@ -406,7 +406,6 @@ def test_impossible_values_are_bad_usage(
         (("--accept", "1", "--depth", "1", "--num-draft-tokens", "1"), "verifies 2 tokens"),
         (("--accept", "2", "--baseline", "0"), "--baseline"),
         (("--target-speedup", "-1"), "--target-speedup"),
-        (("--log", "train.log"), "not read yet"),
         (("--accept", "2", "--plot", "x.jpg"), ".png"),
         (("--target-speedup", "2", "--plot", "x.png"), "--plot draws predictions"),
         (("--accept", "2", "--nonsense"), "--nonsense"),

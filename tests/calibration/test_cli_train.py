@@ -194,3 +194,62 @@ def test_reading_a_log_leaves_no_file_behind(specmodel: RunCommand) -> None:
     shutil.copy(LOGS / "specforge_cutover_dict.log", "train.log")
     assert specmodel("train", "train.log", "--bench", BENCH).exit_code == 0
     assert [path.name for path in Path.cwd().iterdir()] == ["train.log"]
+
+
+def test_a_step_that_is_past_is_called_now(specmodel: RunCommand) -> None:
+    log = LOGS / "spec_long_ttt5.log.gz"
+    run = specmodel("train", log, "--bench", BENCH, "--until", "7500", "--target", "0.8")
+    assert run.exit_code == 0, run.output
+    assert "by now (now to" in run.stdout
+
+
+def test_marginal_accuracies_are_not_called_conditional(specmodel: RunCommand) -> None:
+    log = LOGS / "specforge_cutover_dict.log"
+    assert "conditional" not in specmodel("train", log, "--bench", BENCH).stdout
+    depths = answer_of(specmodel("train", log, "--bench", BENCH, "--json").stdout)["depths"]
+    assert {one["chained_kind"] for one in depths} == {"marginal"}
+
+
+def test_why_nothing_is_projected_is_always_said(specmodel: RunCommand) -> None:
+    Path("train.log").write_text(reference_log())
+    run = specmodel("train", "train.log", "--bench", BENCH)
+    assert "at least 5 are needed" in " ".join(run.output.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["spec_060_alias_bug_w4.log"], "--correct-alias"),
+        (["bad_04_nan_inf.log"], "--format"),
+        (["spec_07_wide.log", "--seconds-per-step", "inf"], "--seconds-per-step"),
+        (["spec_07_wide.log", "--response-tokens", "inf"], "--response-tokens"),
+    ],
+)
+def test_a_refusal_names_the_option(specmodel: RunCommand, options: list[str], said: str) -> None:
+    run = specmodel("train", LOGS / options[0], *options[1:], "--bench", BENCH)
+    assert run.exit_code > 0
+    assert run.stderr.count("\n") == 1
+    assert said in run.stderr
+
+
+def test_no_line_is_wider_than_80(specmodel: RunCommand) -> None:
+    Path("fast.csv").write_text(
+        "num_steps,batch_size,accept_length,throughput,baseline\n5,64,2.1,12345.6,11000\n"
+    )
+    log = LOGS / "spec_long_ttt5.log.gz"
+    run = specmodel("train", log, "--bench", "fast.csv", "--until", "100000")
+    assert run.exit_code == 0, run.output
+    assert max(map(len, run.output.splitlines())) <= 80
+
+
+def test_a_trainer_that_is_not_known_is_bad_usage(specmodel: RunCommand) -> None:
+    run = specmodel("train", LOGS / "spec_07_wide.log", "--format", "abacus")
+    assert run.exit_code == 2
+    assert "speculators-eagle3" in run.stderr
+
+
+def test_nothing_known_of_serving_is_not_drawn(specmodel: RunCommand) -> None:
+    run = specmodel("train", LOGS / "torchspec.log", "--bench", BENCH, "--plot", "run.png")
+    assert run.exit_code == 0, run.output
+    assert "run.png was not drawn" in run.stderr
+    assert not Path("run.png").exists()

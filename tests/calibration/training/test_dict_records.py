@@ -16,6 +16,7 @@ from calibration.training.dict_records import (
 )
 from calibration.training.records import PRINTED_NAN
 
+OUTER = "'a': 1, 'b': ''             , 'e': 3"
 KEYS = st.text("abcdefgh_/0123456789", min_size=1, max_size=12)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -64,12 +65,22 @@ def test_json_reads_too() -> None:
         ("{'a': 1}", ["'a': 1"]),
         ("x {'a': 1} y {'b': 2} z", ["'a': 1", "'b': 2"]),
         ("{'a': {'b': 2}", ["'b': 2"]),
+        ("{'a': 1, 'b': {'c': {'d': 2}}, 'e': 3}", ["'c': ''      ", "'d': 2", OUTER]),
         ("}{'a': 1", []),
         ("", []),
     ],
 )
 def test_only_what_is_closed_is_a_dictionary(text: str, bodies: list[str]) -> None:
-    assert [body for _, body in dictionaries(text)] == bodies
+    assert sorted(body for _, body in dictionaries(text)) == sorted(bodies)
+
+
+def test_a_dictionary_inside_another_hides_nothing_of_it() -> None:
+    text = "step 5: {'acc_0': 0.5, 'memory': {'peak': 3}, 'loss': 2.0}"
+    found = dict(dictionaries(text))
+    assert dict(numbers_of(found[8])) == {"acc_0": 0.5, "loss": 2.0}
+    assert dict(numbers_of(found[text.index("{'peak")])) == {"peak": 3.0}
+    assert not has_open_dictionary(text)
+    assert has_open_dictionary(text[:-1])
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,38 @@ def test_of_labelled_ranks_the_lowest_counts_even_if_it_prints_last(tmp_path: Pa
     assert log.codes == {"conflicting-records", "train-only"}
 
 
+def test_equal_copies_of_ranks_in_any_order_do_not_hide_a_restart(tmp_path: Path) -> None:
+    attempts = [(0.5, (1, 2, 3, 4), (0, 1)), (0.6, (3, 4, 5), (1, 0))]
+    lines = [
+        f"[rank{rank}]: " + train_line(step, (value, 0.25))
+        for value, steps, ranks in attempts
+        for step in steps
+        for rank in (ranks if step % 2 else ranks[::-1])
+    ]
+    log = log_of(tmp_path, *lines)
+    assert first_depth(log) == [0.5, 0.5, 0.6, 0.6, 0.6]
+    assert log.codes == {"duplicate-records", "step-restart", "train-only"}
+
+
+def test_a_validation_that_all_ranks_repeat_is_a_restart_too(tmp_path: Path) -> None:
+    first = [f"[rank{rank}]: " + val_line((0.5, 0.25), epoch=0) for rank in (1, 0)]
+    again = [f"[rank{rank}]: " + val_line((0.6, 0.25), epoch=0) for rank in (0, 1)]
+    log = log_of(tmp_path, *first, *again)
+    assert first_depth(log, Split.VAL) == [0.6]
+    assert log.codes == {"duplicate-records", "step-restart"}
+
+
+def test_old_logs_of_ranks_keep_the_records_that_another_rank_printed_first(tmp_path: Path) -> None:
+    lines = [
+        f"[rank{rank}]: " + train_line(None, (0.5 + n / 100, 0.25), rate=f"{n}.00e-05")
+        for n in (1, 2, 3, 4)
+        for rank in ((1, 0) if n % 2 else (0, 1))
+    ]
+    log = log_of(tmp_path, *lines)
+    assert (log.unique_steps, log.step_source) == (4, "counted")
+    assert log.codes == {"duplicate-records", "train-only"}
+
+
 def test_rank_10_is_not_before_rank_2(tmp_path: Path) -> None:
     lines = [f"[rank{rank}]: " + train_line(1, (rank / 100, 0.001)) for rank in (10, 2, 33)]
     assert first_depth(log_of(tmp_path, *lines)) == [0.02]

@@ -37,6 +37,17 @@ def test_the_worked_case_by_its_definitions() -> None:
     assert float(of_the_table) == pytest.approx(2.76128806, abs=1e-9)
 
 
+def test_kinds_of_unlike_depths_are_not_compared() -> None:
+    joint_is_deeper = offline_acceptance({Kind.JOINT: (0.6, 0.3), Kind.CONDITIONAL: (0.6,)})
+    assert joint_is_deeper.kind is Kind.JOINT
+    assert joint_is_deeper.routes == {"joint": pytest.approx(1.9)}
+    conditional = offline_acceptance({Kind.JOINT: (0.6,), Kind.CONDITIONAL: (0.6, 0.5)})
+    assert conditional.kind is Kind.CONDITIONAL
+    assert conditional.routes == {"conditional": pytest.approx(1 + 0.6 + 0.6 * 0.5)}
+    both = offline_acceptance({Kind.JOINT: (0.6, 0.3), Kind.CONDITIONAL: (0.6,)}, 1)
+    assert both.routes == {"joint": pytest.approx(1.6), "conditional": pytest.approx(1.6)}
+
+
 def test_the_sum_is_cut_at_the_served_depth() -> None:
     assert median_of(BOTH, 3) == pytest.approx(1 + 0.742 + 0.47 + 0.29)
     assert accept_length_routes(BOTH, 2)["conditional"] == pytest.approx(1 + 0.77 + 0.77 * 0.65)

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from calibration.training.log_curves import curves_of
 from calibration.training.reading import read_raw, read_training_log
+from calibration.training.records import Split
 from calibration.training.training_log import TrainingLogError
 from specmodel.errors import FormatError, ParameterError
 from tests.calibration.training.log_texts import train_line, val_line
@@ -119,3 +121,31 @@ def test_progress_adds_up_to_the_size_of_the_files(tmp_path: Path) -> None:
         (tmp_path / f"{number}.log").write_text(LINES + val_line((0.5, 0.25)))
     read_training_log(tmp_path, progress=told.append)
     assert sum(told) == sum(path.stat().st_size for path in tmp_path.iterdir())
+
+
+def test_what_a_record_with_nan_prints_is_left_out_as_a_whole(tmp_path: Path) -> None:
+    line = "INFO Step {} eval: loss={}, acc=0.2710, sim_acc_len={}\n"
+    path = tmp_path / "train.log"
+    path.write_text(line.format(40, "6.3120", "0.37") + line.format(80, "nan", "0.99"))
+    reported = read_training_log(path).series[Split.VAL].reported["sim_acc_len"]
+    assert reported.last == 0.37
+
+
+def test_a_log_whose_kinds_have_unlike_depths_has_curves(tmp_path: Path) -> None:
+    path = tmp_path / "export.csv"
+    columns = ("full_acc_0", "full_acc_1", "cond_acc_0", "cond_acc_1", "cond_acc_2")
+    rows = "".join(f"{step},0.6,0.3,0.6,0.5,0.4\n" for step in range(100, 2000, 100))
+    for left_out, kind, depths in (
+        ((), "conditional", 3),
+        (("cond_acc_1", "cond_acc_2"), "joint", 2),
+    ):
+        kept = [place for place, name in enumerate(columns, 1) if name not in left_out]
+        lines = [",".join(["Step", *(f"train/{name}" for name in columns)]), *rows.splitlines()]
+        cells = [line.split(",") for line in lines]
+        path.write_text(
+            "".join(",".join([row[0], *(row[k] for k in kept)]) + "\n" for row in cells)
+        )
+        curves = curves_of(read_training_log(path))
+        assert curves is not None
+        assert (curves.kind, curves.depths) == (kind, depths)
+        assert curves.conditional[-1] == pytest.approx([0.6, 0.5, 0.4][:depths])

@@ -65,6 +65,21 @@ def test_layout_and_keys_tell_the_version_apart(
     assert not raw.warnings
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "INFO 05-01 10:11:12 [trainer.py:220] ",
+        "INFO 2026-05-01 10:11:12,123 ",
+        "2026-05-01 10:11:12,123 INFO speculators.metrics ",
+        "INFO:speculators.metrics:",
+    ],
+)
+def test_the_head_of_another_logger_does_not_hide_a_record(head: str) -> None:
+    raw = read(f"{head}{ACCURACIES}, epoch=0, lr=1.00e-04, global_step=7")
+    assert raw.table(EAGLE3, Split.TRAIN).column("step").tolist() == [7.0]
+    assert not raw.warnings
+
+
 def test_keys_in_any_order_and_unknown_keys_give_the_same_record() -> None:
     keys = ["epoch=2", "train/cond_acc_0=0.6", "train/kl_div_loss_0=1.7", "train/loss_0=1.9"]
     raw = read(

@@ -13,6 +13,7 @@ FACTS = Facts(
     end_speedup=1.25,
     end_probability=0.4,
     end_in_log=2.9,
+    added=0.15,
     now_step=3000,
     end_step=7500,
     remaining_hours=12.4,
@@ -34,8 +35,8 @@ FACTS = Facts(
         ({}, "worth_finishing"),
         ({"now_probability": 0.5}, "already_there"),
         ({"now_probability": 0.6, "end_speedup": None, "end_probability": None}, "already_there"),
-        ({"end_speedup": 1.11, "end_probability": 0.12}, "little_left"),
-        ({"end_speedup": 1.05, "end_probability": 0.12}, "little_left"),
+        ({"end_speedup": 1.11, "added": 0.01, "end_probability": 0.12}, "little_left"),
+        ({"end_speedup": 1.05, "added": -0.05, "end_probability": 0.12}, "little_left"),
         ({"end_probability": 0.05}, "cannot_reach_target"),
         ({"round_cost_is_high": True}, "round_cost_too_high"),
         ({"round_cost_is_high": True, "end_probability": 0.6}, "worth_finishing"),
@@ -88,7 +89,12 @@ def test_an_accept_length_out_of_any_reach_is_said_in_words() -> None:
 
 def test_a_finished_run_has_nothing_left() -> None:
     facts = FACTS._replace(
-        finished=True, end_step=None, end_speedup=1.10, end_probability=0.3, end_in_log=2.5
+        finished=True,
+        end_step=None,
+        end_speedup=1.10,
+        added=None,
+        end_probability=0.3,
+        end_in_log=2.5,
     )
     found = verdict(facts)
     assert found.code is VerdictCode.LITTLE_LEFT
