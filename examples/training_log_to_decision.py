@@ -1,4 +1,4 @@
-"""A run in training and one benchmark point of an earlier drafter: is the rest of the run worth it?"""
+"""A run in training and one benchmark point of an earlier drafter: whether the rest is worth it."""
 
 from pathlib import Path
 

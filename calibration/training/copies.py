@@ -20,7 +20,7 @@ _SHIFT: Final = np.uint64(29)
 
 _TELLING_METRICS: Final = 3  # equal in so many metrics, records without a step are copies
 
-_FILES: Final = ("S5", "S6")  # full precision: preferred to what a console rounds
+_FILES: Final = ("S5", "S6", "tracker")  # full precision: preferred to what a console rounds
 _ACCURACY_TOLERANCE: Final = 0.0051  # two decimals in one format, more in the other
 _FINE_TOLERANCE: Final = 0.000_51
 _MOST_PASSES: Final = 4  # prints of one result

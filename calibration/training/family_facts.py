@@ -34,7 +34,8 @@ BAR_FORMATS: Final[Mapping[str, str]] = {"F3": "F3", "T1": "T1", "N1-bar": "N1"}
 record line carries the same step, it is used and the bar is not. (Validation records of T1 are lines.)"""
 
 OPEN_FAMILY: Final = "family-open"
-"""Hint of training blocks that two families print alike, as long as no evaluation tells them apart."""
+"""Hint of training blocks that two families print alike, as long as no evaluation tells them apart, and
+of exports of trackers with keys that several families log."""
 
 
 class Feeding(StrEnum):
@@ -113,6 +114,11 @@ _FRAMEWORKS: Final = {
     "hf-trainer": "HF Trainer",
 }
 
+_OPEN_FRAMEWORKS: Final = {
+    "eagle3": "EAGLE-3 or SpecForge",  # what is logged in training
+    "specforge": "SpecForge or TorchSpec",  # what is logged in evaluations
+}
+
 _FEEDINGS: Final = {
     "speculators-block": Feeding.NOT_APPLICABLE,
     "specforge": Feeding.DATA,
@@ -156,6 +162,7 @@ _SPECFORGE_PLAIN: Final = {  # until the acceptance rate was printed
     "F3": "2025-09 to 2026-03",
 }
 _SPECFORGE_WITH_RATE: Final = "2026-03 to 2026-07"
+_SPECFORGE_EXPORT_WITH_RATE: Final = ">=2026-03"
 
 _KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     "speculators-eagle3": {Kind.JOINT: "full_acc_k", Kind.CONDITIONAL: "cond_acc_k"},
@@ -166,7 +173,7 @@ _KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     "torchspec": {Kind.MARGINAL: "acc_k", MEAN_MARGINAL: "acc"},
     "modelopt": {Kind.MARGINAL: "acc_k"},
     "automodel": {MEAN_MARGINAL: "acc"},
-    "deepspec": {},
+    "deepspec": {Kind.MARGINAL: "accuracy@k", Kind.OVERLAP: "accept_rate@k"},
     "hf-trainer": {Kind.MARGINAL: "medusa{k}_top1"},
 }
 
@@ -179,6 +186,7 @@ _BONUSES: Final[Mapping[tuple[str, str], Bonus]] = {
     ("torchspec", "simulated_acc_len"): Bonus.NO,
     ("modelopt", "estimated_training_ar"): Bonus.YES,
     ("modelopt", "AR"): Bonus.MEASURED,
+    ("modelopt", "validate_ar"): Bonus.MEASURED,
     ("automodel", "tau_sim"): Bonus.YES,
     ("automodel", "tau_real"): Bonus.YES,
 }
@@ -218,7 +226,7 @@ def family_facts(
     versions = _versions(family, formats, hints)
     framework = _FRAMEWORKS[family]
     if OPEN_FAMILY in hints:
-        framework = "EAGLE-3 or SpecForge"
+        framework = _OPEN_FRAMEWORKS.get(family, framework)
     if family == "speculators-eagle3":
         feeding = _EAGLE3_FEEDINGS.get(versions, Feeding.UNKNOWN)
         aggregation = _EAGLE3_AGGREGATIONS.get(versions, Aggregation.UNKNOWN)
@@ -319,6 +327,8 @@ def _versions(family: str, formats: Collection[str], hints: Collection[str]) -> 
         newest = _newest_specforge(formats)
         if newest in ("F2", "F3") and "acceptance_rate" in hints:
             return _SPECFORGE_WITH_RATE
+        if not newest and "acceptance_rate" in hints:
+            return _SPECFORGE_EXPORT_WITH_RATE
         return _SPECFORGE_PLAIN.get(newest, "unknown")
     return "unknown"
 
@@ -338,7 +348,7 @@ def _out_of_vocabulary(
         return OutOfVocabulary.REMOVED
     if family == "specforge":  # compared inside the vocabulary until 2026-03
         newest = _newest_specforge(formats)
-        if newest == "F4" or (newest in ("F2", "F3") and "acceptance_rate" in hints):
+        if newest == "F4" or (newest in ("F2", "F3", "") and "acceptance_rate" in hints):
             return OutOfVocabulary.MISS
         return OutOfVocabulary.HIT if newest else OutOfVocabulary.UNKNOWN
     return OutOfVocabulary.UNKNOWN

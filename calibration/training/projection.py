@@ -44,6 +44,10 @@ _LATE_DECAY_SHARE: Final = 0.2
 
 _SUM_CELLS: Final = 512
 
+_LEAST_SEEN: Final = 0.1
+"""Steps between the first and the last point over the steps ahead, below which there is no projection;
+a judgement."""
+
 
 class ProjectionRefused(SpecModelError, ValueError):  # noqa: N818 - a refusal, as the codes are called
     """The points do not carry a projection.
@@ -296,6 +300,7 @@ def project(
     step = at_step if at_step is not None else (end if end is not None else last)
     rng = np.random.default_rng(seed)
     horizon = max(step, end or step, last)
+    _check_span(used, horizon)
     summed = _summed_rate(schedule, horizon)
     moved = used.steps[-1]
     rate_at = np.interp(used.steps, *summed.T)
@@ -341,10 +346,26 @@ def _usable(curves: AccuracyCurves, schedule: Schedule) -> AccuracyCurves:
     if np.unique(used.steps).size < FEWEST_POINTS:
         raise ProjectionRefused(
             "too-few-points",
-            f"{np.unique(used.steps).size} usable points after warm-up, at least {FEWEST_POINTS} are needed; "
+            f"{_points(np.unique(used.steps).size)} after warm-up, at least {FEWEST_POINTS} are needed; "
             "wait for more validation, or use the train records",
         )
     return used
+
+
+def _points(count: int) -> str:
+    """Return a number of points in words."""
+    return f"{count} usable point{'s' * (count != 1)}"
+
+
+def _check_span(used: AccuracyCurves, horizon: float) -> None:
+    """Raise where the points stand in so small a part of the run that they say nothing of the rest."""
+    seen, ahead = float(used.steps[-1] - used.steps[0]), horizon - float(used.steps[-1])
+    if seen < _LEAST_SEEN * ahead:
+        raise ProjectionRefused(
+            "too-few-points",
+            f"the points stand within {seen:g} steps, and {ahead:g} lie ahead; wait for more of the run, "
+            "or give a nearer step with --until",
+        )
 
 
 def _summed_rate(schedule: Schedule, horizon: float) -> Array:

@@ -44,6 +44,7 @@ def merged(raws: Sequence[RawLog], first_lines: Sequence[int]) -> RawLog:
         together.num_without_metrics += raw.num_without_metrics
         together.loss_only |= raw.loss_only
         together.companion |= raw.companion
+        together.runs |= raw.runs
     return together
 
 

@@ -52,7 +52,7 @@ def read_training_log(
         exports as CSV; plain or gzip, UTF-8 or UTF-16. Together they are one run.
     family : str, optional
         The trainer, one of `calibration.training.family_facts.FAMILIES`, where there are records of
-        several.
+        several, or an export of a tracker may be of several.
     correct_alias : bool
         Whether to divide the accuracies that speculators 0.6.0 to 0.6.0.2 reduced twice.
     progress : callable, optional
@@ -83,7 +83,7 @@ def read_training_log(
     """
     if family is not None and family not in FAMILIES:
         raise ParameterError("family", family, " or ".join(FAMILIES))
-    read = _read_files(paths, progress)
+    read = _read_files(paths, progress, family)
     return usable_log(
         read.raw,
         paths=read.paths,
@@ -129,14 +129,16 @@ def read_raw(
     ...     read_raw(file).num_records
     {'specforge': 1}
     """
-    raw = _read_files(paths, progress).raw
+    raw = _read_files(paths, progress, family).raw
     if family is not None:
         raw.tables = {name: tables for name, tables in raw.tables.items() if name == family}
     return raw
 
 
 def _read_files(
-    paths: PathLike | Sequence[PathLike], progress: Callable[[int], None] | None
+    paths: PathLike | Sequence[PathLike],
+    progress: Callable[[int], None] | None,
+    family: str | None,
 ) -> _ReadFiles:
     """Read files and folders: console logs first, then what stands beside them."""
     named = [paths] if isinstance(paths, Path | str) else list(paths)
@@ -144,7 +146,7 @@ def _read_files(
         raise ParameterError("paths", "none", "one file or more")
     files = files_of(named)
     raw, beside = RawLog(), RawLog()
-    readers, tables = LineReaders(raw), SpeculatorsFiles(beside)
+    readers, tables = LineReaders(raw), SpeculatorsFiles(beside, family)
     places: list[tuple[Path, int]] = []
     others: list[Path] = []
     for path, is_named in files:

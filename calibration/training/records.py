@@ -235,6 +235,8 @@ class RawLog:
     """Families of which only losses were found."""
     companion: dict[str, float] = field(init=False, default_factory=dict)
     """What a file says that gives only epoch and steps (``training_state.json``)."""
+    runs: set[str] = field(init=False, default_factory=set)
+    """Names of the runs that stand beside each other in one export of a tracker: labels of streams."""
 
     def table(self, family: str, split: Split) -> RecordTable:
         """Return the table of a family and split, new where there is none."""

@@ -8,6 +8,7 @@ import numpy as np
 from calibration.training.checks import corrected, first_out_of_range
 from calibration.training.clean_log import clean_log
 from calibration.training.records import RawLog
+from calibration.training.tracker_runs import said_runs, separate_runs
 from calibration.training.training_log import TrainingLog, TrainingLogError
 
 _KNOWN = (
@@ -47,9 +48,13 @@ def usable_log(
     Raises
     ------
     TrainingLogError
-        With a code of training_logs.md section 6.2.
+        With a code of training_logs.md section 6.2, or ``several-runs``.
     """
     chosen = _chosen_family(raw, paths, first_lines, family, correct_alias=correct_alias)
+    runs = separate_runs(raw.tables[chosen], raw.runs)
+    if runs:
+        reason = f"several runs in one export: {said_runs(runs)}; export one of them alone"
+        raise TrainingLogError(paths[0], reason, code="several-runs")
     log = clean_log(raw, chosen, paths=paths, first_lines=first_lines)
     if correct_alias and log.alias:
         log = corrected(log)

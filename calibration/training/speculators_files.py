@@ -1,6 +1,6 @@
-"""Files of speculators that are no console: metrics and state of a checkpoint, exports of trackers.
+"""Files that are no console: metrics and state of a checkpoint of speculators, exports of trackers.
 
-Formats S5 and S6 (S7 where block drafters write them), training_logs.md section 2.
+Formats S5 and S6 (S7 where block drafters write them), training_logs.md section 2, and exports of others.
 """
 
 import json
@@ -37,6 +37,8 @@ class SpeculatorsFiles:
     ----------
     raw : RawLog
         What records are added to.
+    family : str, optional
+        The one that the user names; decides where several trainers log the keys of an export.
 
     Examples
     --------
@@ -52,12 +54,13 @@ class SpeculatorsFiles:
     """
 
     raw: RawLog
+    family: str | None = None
     _states: dict[Path, dict[str, int]] = field(init=False, default_factory=dict)
     _metrics: list[tuple[Path, int, dict[str, str]]] = field(init=False, default_factory=list)
     _exports: TrackerExports = field(init=False)
 
     def __post_init__(self) -> None:
-        self._exports = TrackerExports(self.raw)
+        self._exports = TrackerExports(self.raw, self.family)
 
     def feed_json(self, path: Path, text: str, *, first_line: int = 1) -> bool:
         """Take a JSON file; records are added by `finish`, as a state file may follow.

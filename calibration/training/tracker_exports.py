@@ -1,6 +1,7 @@
-"""Exports of trackers with keys of speculators: a column a key, a row a value, or a file a key.
+"""Exports of trackers: a column a key, a row a value, or a file a key.
 
-Format S6 (S7 for block drafters), training_logs.md sections 2 and 3.
+Format S6 (S7 for block drafters) of speculators, `TRACKER_FORMAT` of others, training_logs.md sections
+2, 3, 5.3 and 5.4.
 """
 
 import csv
@@ -12,15 +13,17 @@ from typing import Final
 
 import numpy as np
 
+from calibration.training.dict_records import finest, list_numbers
 from calibration.training.number_text import half_unit, printed_number
-from calibration.training.records import MISSING, Array, RawLog
+from calibration.training.records import MISSING, Array, Kind, RawLog
 from calibration.training.scalar_series import ScalarSeries
 from calibration.training.speculators_keys import (
     BLOCK_FAMILY,
     CONSOLE_ROUNDING,
+    EAGLE3_FAMILY,
     KeyPlan,
-    key_plans,
 )
+from calibration.training.tracker_keys import LISTED, MEASURED, TRACKER_FORMAT, tracker_plans
 from calibration.training.tracker_tables import (
     LongColumns,
     delimiter_of,
@@ -33,8 +36,8 @@ from calibration.training.tracker_tables import (
 _MOST_ROWS: Final = 4096
 _MOST_NAMES: Final = 4096
 _ROWS_FOR_ROUNDING: Final = 64
-_MEASURED = ("joint_", "conditional_", "marginal_", "mean_marginal")
-_SHARED_KEYS = ("epoch", "lr")
+_SHARED_KEYS = ("epoch", "lr", "learning_rate", "train/", "val/", "eval/", "test/")
+_LAYOUTS: Final = {EAGLE3_FAMILY: "S6", BLOCK_FAMILY: "S7"}
 
 
 @dataclass(slots=True)
@@ -45,6 +48,8 @@ class TrackerExports:
     ----------
     raw : RawLog
         What records are added to.
+    family : str, optional
+        The one that the user names; decides where several trainers log the keys of an export.
 
     Examples
     --------
@@ -58,6 +63,7 @@ class TrackerExports:
     """
 
     raw: RawLog
+    family: str | None = None
     _scalars: ScalarSeries = field(init=False, default_factory=ScalarSeries)
     _scalar_rounding: float | None = field(init=False, default=None)
 
@@ -76,7 +82,7 @@ class TrackerExports:
         Returns
         -------
         bool
-            Whether it has keys of speculators; the records of some forms are added by `finish` only.
+            Whether it has keys of a trainer; the records of some forms are added by `finish` only.
         """
         source = iter(lines)
         first = next((line for line in source if line.strip()), "")
@@ -102,9 +108,10 @@ class TrackerExports:
 
     def _wide(self, header: Sequence[str], rows: Iterator[tuple[int, list[str]]]) -> bool:
         """Take a table with a column for each key."""
-        tables = _wide_tables(header)
+        tables = _wide_tables(header, self.family)
         if not tables:
             return False
+        self.raw.runs |= {table.run for table in tables if table.run}
         for line, row in rows:
             if len(row) < len(header):
                 self.raw.warn("truncated-record", line)
@@ -120,10 +127,8 @@ class TrackerExports:
     def _flush(self, table: "_WideTable") -> None:
         """Add the rows that a table has gathered."""
         if table.rows:
-            names = ("line", *table.plan.columns)
-            columns = dict(zip(names, np.array(table.rows, dtype=np.float64).T, strict=True))
-            self._store(table.plan, {**columns}, len(table.rows), table.rounding, table.run)
-            table.rows.clear()
+            columns = table.taken()
+            self._store(table.plan, columns, len(columns["line"]), table.rounding, table.run)
 
     def _long(
         self, place: LongColumns, rows: Iterator[tuple[int, list[str]]], key: str | None
@@ -136,15 +141,16 @@ class TrackerExports:
                 self.raw.warn("truncated-record", number)
                 continue
             name = key if key is not None else row[place.name].strip()
-            measured = any(plan.family for plan in key_plans((name,)))
-            step, value = printed_number(row[place.step]), _number(row[place.value])
+            measured = bool(tracker_plans((name,), self.family))
+            step = printed_number(row[place.step])
             if step is None or not math.isfinite(step):
                 continue
-            if not (measured or name.startswith((*_SHARED_KEYS, "train/", "val/"))):
+            if not (measured or name.startswith(_SHARED_KEYS)):
                 continue
             taken |= measured
             if len(self._scalars.names) < _MOST_NAMES:
-                self._scalars.add(name, step, value)
+                for key_of_depth, value in _scalars_of(name, row[place.value]):
+                    self._scalars.add(key_of_depth, step, value)
             unit = half_unit(row[place.value]) if measured else None
             if unit is not None:
                 self._scalar_rounding = min(unit, self._scalar_rounding or unit)
@@ -153,10 +159,8 @@ class TrackerExports:
     def _add_scalars(self) -> None:
         """Add the records of tables with one value a row."""
         keys = self._scalars.names
-        for plan in key_plans(keys):
-            if not plan.family:
-                continue
-            own = [keys[n] for c, n in plan.columns.items() if c.startswith((*_MEASURED, "loss"))]
+        for plan in tracker_plans(keys, self.family):
+            own = [keys[n] for c, n in plan.columns.items() if c.startswith((*MEASURED, "loss"))]
             steps = self._scalars.steps(own)
             columns: dict[str, Sequence[float] | Array] = {
                 name: self._scalars.at(keys[number], steps) for name, number in plan.columns.items()
@@ -176,9 +180,10 @@ class TrackerExports:
         """Add records."""
         label = self.raw.table(plan.family, plan.split).label(stream)
         columns["stream"] = np.full(length, float(label))
-        layout = "S7" if plan.family == BLOCK_FAMILY else "S6"
+        layout = _LAYOUTS.get(plan.family, TRACKER_FORMAT)
         rounding = CONSOLE_ROUNDING if rounding is None else rounding
-        plan.store(self.raw, columns, length, layout=layout, rounding=rounding, hints=False)
+        hints = layout == TRACKER_FORMAT
+        plan.store(self.raw, columns, length, layout=layout, rounding=rounding, hints=hints)
 
 
 @dataclass(slots=True)
@@ -190,7 +195,9 @@ class _WideTable:
     cells: list[int]
     """Place of the cell of each column of the plan."""
     measured: list[int]
-    """Of these the accuracies."""
+    """Of these the accuracies and accept lengths."""
+    listed: int | None = None
+    """Place of the cell with a list of the marginal accuracies."""
     rows: list[list[float]] = field(default_factory=list)
     rounding: float | None = None
     num_rows: int = 0
@@ -199,15 +206,26 @@ class _WideTable:
         """Take a row, if it has an accuracy."""
         if not any(row[cell].strip() for cell in self.measured):
             return
-        self.rows.append([float(line), *(_number(row[cell]) for cell in self.cells)])
+        depths = () if self.listed is None else list_numbers(row[self.listed])
+        self.rows.append([float(line), *(_number(row[cell]) for cell in self.cells), *depths])
         if self.num_rows < _ROWS_FOR_ROUNDING:
             units = [unit for cell in self.measured if (unit := half_unit(row[cell])) is not None]
+            units += [unit] if (unit := finest(depths)) is not None else []
             if units:
                 self.rounding = min(*units, self.rounding or units[0])
         self.num_rows += 1
 
+    def taken(self) -> dict[str, Sequence[float] | Array]:
+        """Return the rows that are gathered as columns, and forget them."""
+        names = ["line", *self.plan.columns]
+        longest = max(map(len, self.rows))
+        names += [f"{Kind.MARGINAL}_{depth}" for depth in range(longest - len(names))]
+        rows = [row + [MISSING] * (longest - len(row)) for row in self.rows]
+        self.rows.clear()
+        return dict(zip(names, np.array(rows, dtype=np.float64).T, strict=True))
 
-def _wide_tables(header: Sequence[str]) -> list[_WideTable]:
+
+def _wide_tables(header: Sequence[str], family: str | None) -> list[_WideTable]:
     """Return what a table has for each run and split that has accuracies."""
     by_run: dict[str, dict[str, int]] = {}
     for place, column in enumerate(header):
@@ -221,16 +239,25 @@ def _wide_tables(header: Sequence[str]) -> list[_WideTable]:
     for run in runs:
         known = shared | by_run.get(run, {})
         cells = list(known.values())
-        for plan in key_plans(tuple(known)):
+        for plan in tracker_plans(tuple(known), family):
             of_column = {name: cells[number] for name, number in plan.columns.items()}
             if step is not None:
                 of_column["step"] = step
-            measured = [cell for name, cell in of_column.items() if name.startswith(_MEASURED)]
+            measured = [cell for name, cell in of_column.items() if name.startswith(MEASURED)]
+            listed = of_column.pop(LISTED, None)
             own = replace(plan, columns={name: n for n, name in enumerate(of_column)})
-            if plan.family:
-                label = run if len(runs) > 1 else ""
-                tables.append(_WideTable(label, own, list(of_column.values()), measured))
+            label = run if len(runs) > 1 else ""
+            tables.append(_WideTable(label, own, list(of_column.values()), measured, listed))
     return tables
+
+
+def _scalars_of(name: str, text: str) -> Iterator[tuple[str, float]]:
+    """Yield the numbers of a cell; those of a list have the depth behind their name."""
+    if not text.lstrip().startswith("["):
+        yield name, _number(text)
+        return
+    for depth, value in enumerate(list_numbers(text)):
+        yield f"{name}_{depth}", value
 
 
 def _rows(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:

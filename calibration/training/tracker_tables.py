@@ -13,7 +13,8 @@ _VALUES: Final = ("value", "metric_value")
 _RUN_SEPARATOR = " - "
 _SCALAR_COLUMNS = {"wall time", "step", "value"}
 _SCALAR_FILE = re.compile(
-    r"(?:^|[-_. ]tag[-_. ])(train|val)[_/.-](\w+)\.csv", re.ASCII | re.IGNORECASE
+    r"(?:^|[-_. ]tag[-_. ])(?:(train|val|eval|test)[_/.-]([\w@]+)|(\w+@\d+|tau_\w+))\.csv",
+    re.ASCII | re.IGNORECASE,
 )
 
 
@@ -108,4 +109,6 @@ def key_of_scalar_file(file_name: str, header: Sequence[str]) -> str | None:
     if {name.strip().casefold() for name in header} != _SCALAR_COLUMNS:
         return None
     found = _SCALAR_FILE.search(file_name)
-    return f"{found[1].lower()}/{found[2]}" if found else None
+    if found is None:
+        return None
+    return f"{found[1].lower()}/{found[2]}" if found[1] else found[3]

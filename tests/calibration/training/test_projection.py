@@ -221,3 +221,12 @@ def test_no_other_real_curve_has_enough_points() -> None:
     epochs, values = columns(real_curves()["public-report-08"])
     with pytest.raises(ProjectionRefused, match="too-few-points"):
         project(accuracy_curves(epochs, values, kind="conditional"))
+
+
+def test_points_of_a_moment_say_nothing_of_the_rest_of_a_run() -> None:
+    steps = np.arange(700.0, 705.0)
+    values = np.array([[0.60], [0.61], [0.60], [0.62], [0.61]])
+    curves = accuracy_curves(steps, values, kind="marginal", total_steps=5000)
+    with pytest.raises(ProjectionRefused, match="within 4 steps, and 4296 lie ahead") as raised:
+        project(curves)
+    assert raised.value.code == "too-few-points"

@@ -1,0 +1,143 @@
+"""The packaged table of measured all-reduces."""
+
+import csv
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specmodel.units import MICRO
+
+Array = NDArray[np.float64]
+
+FOLDER: Final = Path(__file__).resolve().parents[1] / "data" / "allreduce"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredGroup:
+    """Measured all-reduces of one machine, library, number of ranks and capture mode.
+
+    Parameters
+    ----------
+    name : str
+        Of the group.
+    source_key : str
+        Key in the register of sources.
+    library, library_version, gpu, interconnect : str
+        As the source has them.
+    interconnect_class : str
+        Class of the prior that it belongs to.
+    kernel : str
+        ``nccl``, ``engine``, ``nccl_symmetric`` or ``nccl_and_add``.
+    launch : str
+        ``graph``, ``back_to_back``, ``single_process`` or ``unknown``.
+    num_ranks, num_nodes : int
+        Ranks in all, and nodes.
+    size_bytes : numpy.ndarray
+        Message per rank, rising, [bytes].
+    time_s : numpy.ndarray
+        [s]
+    """
+
+    name: str
+    source_key: str
+    library: str
+    library_version: str
+    gpu: str
+    interconnect: str
+    interconnect_class: str
+    kernel: str
+    launch: str
+    num_ranks: int
+    num_nodes: int
+    size_bytes: Array
+    time_s: Array
+
+
+@cache
+def measured_groups() -> tuple[MeasuredGroup, ...]:
+    """Return the groups of the packaged table.
+
+    Returns
+    -------
+    tuple of MeasuredGroup
+        In the order of the file.
+
+    Examples
+    --------
+    >>> groups = measured_groups()
+    >>> len(groups), groups[0].gpu, float(groups[0].time_s[0] * 1e6)
+    (145, 'RTX PRO 6000 Blackwell Server Edition', 6.22)
+    """
+    points: dict[str, list[tuple[float, float]]] = {}
+    for row in _rows("points.csv"):
+        pair = (float(row["size_bytes"]), float(row["time_us"]) * MICRO)
+        points.setdefault(row["group"], []).append(pair)
+    return tuple(_group(row, points[row["group"]]) for row in _rows("groups.csv"))
+
+
+def measured_group(name: str) -> MeasuredGroup:
+    """Return one group of the packaged table.
+
+    Parameters
+    ----------
+    name : str
+        As in the file ``groups.csv``.
+
+    Returns
+    -------
+    MeasuredGroup
+
+    Raises
+    ------
+    StopIteration
+        If there is none.
+
+    Examples
+    --------
+    >>> measured_group("v100-plx-4-oneshot-n4").time_s.size
+    6
+    """
+    return next(group for group in measured_groups() if group.name == name)
+
+
+def table_facts() -> dict[str, Any]:
+    """Return what the table includes and what was left out.
+
+    Examples
+    --------
+    >>> len(table_facts()["dropped"])
+    5
+    """
+    return tomllib.loads((FOLDER / "table.toml").read_text(encoding="utf-8"))
+
+
+def _rows(name: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of a file."""
+    with (FOLDER / name).open(encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(file)
+
+
+def _group(row: dict[str, str], points: list[tuple[float, float]]) -> MeasuredGroup:
+    """Return the record of a group."""
+    sizes, times = np.array(sorted(points)).T
+    return MeasuredGroup(
+        name=row["group"],
+        source_key=row["source_key"],
+        library=row["library"],
+        library_version=row["library_version"],
+        gpu=row["gpu"],
+        interconnect=row["interconnect"],
+        interconnect_class=row["interconnect_class"],
+        kernel=row["kernel"],
+        launch=row["launch"],
+        num_ranks=int(row["num_ranks"]),
+        num_nodes=int(row["num_nodes"]),
+        size_bytes=sizes,
+        time_s=times,
+    )

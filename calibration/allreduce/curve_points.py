@@ -1,0 +1,209 @@
+"""From a run to the points of a curve; and every reason not to."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.allreduce.collective_runs import ALL_REDUCE, CollectiveRow, CollectiveRun
+from specmodel.errors import SpecModelError
+from specmodel.units import MICRO
+
+Array = NDArray[np.float64]
+
+FEWEST_SIZES: Final = 3
+"""Sizes without which there is no curve. [-]"""
+
+_SLOW_S = 1e-3
+
+
+class NoCurveError(SpecModelError, ValueError):
+    """A run that no curve may come from.
+
+    Parameters
+    ----------
+    code : str
+        The reason, for machines.
+    message : str
+        The reason, for people, and what to do.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoints:
+    """Points of an all-reduce that may be fitted.
+
+    Parameters
+    ----------
+    num_ranks : int
+        Ranks of the job.
+    num_nodes : int or None
+        None where the file does not say.
+    size_bytes : numpy.ndarray
+        Message per rank, rising, [bytes].
+    time_s : numpy.ndarray
+        The smaller half of each row, the median of rows of one size, [s].
+    notes : tuple of str
+        What a user should know about them.
+    """
+
+    num_ranks: int
+    num_nodes: int | None
+    size_bytes: Array
+    time_s: Array
+    notes: tuple[str, ...] = ()
+
+
+def curve_points(
+    run: CollectiveRun, *, num_ranks: int | None = None, accept_incomplete: bool = False
+) -> CurvePoints:
+    """Return the points of a run.
+
+    Parameters
+    ----------
+    run : CollectiveRun
+        As read.
+    num_ranks : int, optional
+        Where the file does not say; must agree where it does.
+    accept_incomplete : bool
+        Take what was measured before the run ended early.
+
+    Returns
+    -------
+    CurvePoints
+
+    Raises
+    ------
+    NoCurveError
+        For another collective, wrong values, one rank, a run that failed or hung, and for too few
+        sizes.
+
+    Examples
+    --------
+    >>> curve_points(CollectiveRun(collective="all_gather", library="nccl"))
+    Traceback (most recent call last):
+        ...
+    calibration.allreduce.curve_points.NoCurveError: all_gather is no all-reduce; run all_reduce_perf
+    """
+    ranks = _ranks(run, num_ranks)
+    _refuse_wrong(run)
+    _refuse_unfinished(run, accept_incomplete=accept_incomplete)
+    rows = [row for row in run.rows if row.size_bytes > 0]
+    sizes = np.unique([float(row.size_bytes) for row in rows])
+    if sizes.size < FEWEST_SIZES:
+        raise NoCurveError(
+            "too_few_sizes",
+            f"{sizes.size} sizes were measured and a curve needs {FEWEST_SIZES}; sweep them, as with "
+            "-b 1K -e 16M -f 2",
+        )
+    times = np.array([_time_s(rows, size) for size in sizes])
+    return CurvePoints(
+        num_ranks=ranks,
+        num_nodes=run.num_nodes,
+        size_bytes=sizes,
+        time_s=times,
+        notes=tuple(_notes(run, times)),
+    )
+
+
+def _ranks(run: CollectiveRun, asked: int | None) -> int:
+    """Return the ranks of a run, of which there must be two."""
+    if run.collective != ALL_REDUCE:
+        raise NoCurveError(
+            "not_all_reduce", f"{run.collective} is no all-reduce; run all_reduce_perf"
+        )
+    known = run.num_ranks
+    if known is not None and known > 1 and asked is not None and known != asked:
+        raise NoCurveError("ranks_differ", f"{known} ranks in the file, {asked} asked for")
+    if known == 1:
+        several = "independent_ranks" in run.warnings
+        cause = "every process printed rank 0: the binary was built without MPI" if several else ""
+        raise NoCurveError(
+            "single_rank",
+            f"one rank reduces nothing{'; ' if cause else ''}{cause}; "
+            "start two ranks or more in one job (with -g, -t, or MPI=1 and mpirun)",
+        )
+    ranks = known if known is not None else asked
+    if ranks is None:
+        raise NoCurveError("ranks_unknown", "the file does not say how many ranks; give --ranks")
+    if ranks < 2:
+        raise NoCurveError("single_rank", "one rank reduces nothing; give --ranks of 2 or more")
+    return ranks
+
+
+def _refuse_wrong(run: CollectiveRun) -> None:
+    """Refuse a run whose values are wrong, or whose ranks share a device."""
+    if run.num_wrong or "wrong_values" in run.warnings:
+        raise NoCurveError(
+            "wrong_values",
+            "values came out wrong, so the times mean nothing; peer access is broken on this machine "
+            "(try NCCL_P2P_DISABLE=1, then look at ACS and IOMMU)",
+        )
+    if "shared_gpu" in run.warnings:
+        raise NoCurveError("shared_gpu", "two ranks share one GPU; give every rank its own")
+    if "legacy_layout" in run.warnings:
+        raise NoCurveError(
+            "legacy_layout", "a table of 2017, whose times have no stated unit; measure again"
+        )
+
+
+def _refuse_unfinished(run: CollectiveRun, *, accept_incomplete: bool) -> None:
+    """Refuse a run that failed, and one that did not come to its end."""
+    if run.failure:
+        raise NoCurveError("failed", f"the run failed ({run.failure}); measure again")
+    if not run.rows:
+        raise NoCurveError(
+            "no_rows", "no size was measured: the run hung or ended early (is peer access sound?)"
+        )
+    largest = max(row.size_bytes for row in run.rows)
+    planned = run.largest_planned_bytes
+    if run.complete or accept_incomplete or "no_header" in run.warnings:
+        return
+    if planned is None or largest * 2 <= planned:
+        goal = "" if planned is None else f" of {planned}"
+        raise NoCurveError(
+            "incomplete",
+            f"the run stops after {largest}{goal} bytes, hung or cut off; measure again, or take "
+            "what is there with --accept-incomplete",
+        )
+
+
+def _time_s(rows: list[CollectiveRow], size: float) -> float:
+    """Return the time of a size: smaller halves, the median over rows."""
+    times = [min(half.time_us for half in row.halves) for row in rows if row.size_bytes == size]
+    return float(np.median(times)) * MICRO
+
+
+def _notes(run: CollectiveRun, times: Array) -> list[str]:
+    """Return what a user should know about the points."""
+    found = []
+    if "single_process" in run.warnings:
+        found.append(
+            "one process drives several GPUs, which inflates small messages; measure with one "
+            "process per GPU"
+        )
+    if "not_validated" in run.warnings:
+        found.append("the values were not checked (-c 0, or a plain table); check them once")
+    differ = [row.size_bytes for row in run.rows if row.halves_differ]
+    if differ:
+        found.append(
+            f"in place and out of place differ by more than 20 % at {differ[0]} bytes"
+            + (f" and {len(differ) - 1} more" if len(differ) > 1 else "")
+            + "; the smaller one counts"
+        )
+    if "incomplete" in run.warnings:
+        found.append("the run has no trailer: it may have been cut off or hung")
+    if "ranks_inferred" in run.warnings:
+        found.append(f"{run.num_ranks} ranks follow from the bandwidths; no device is named")
+    if not run.graph_launches and run.library in {"nccl", "rccl"}:
+        found.append("not launched in a CUDA graph (-G); graph decode may differ by some µs")
+    if times.min() > _SLOW_S and (run.num_nodes or 1) == 1:
+        found.append(
+            "more than 1 ms for the smallest message on one node: is it peer access at all?"
+        )
+    return found

@@ -1,0 +1,173 @@
+"""Measured all-reduces as text: floor, bandwidths, switch, residuals, time per step of tokens."""
+
+import math
+from collections.abc import Sequence
+
+from calibration.allreduce.allreduce_file import MeasuredAllReduce
+from calibration.report.layout import labelled, number, percent, table, wrapped
+from specmodel.cost.allreduce_curve import MOST_BEYOND
+from specmodel.units import GIGA, KIBI, MEBI, MICRO
+
+TOKENS = (1, 2, 4, 8, 32)
+"""Tokens of a step for which the time is shown."""
+
+
+def all_reduces_text(measured: Sequence[MeasuredAllReduce], token_bytes: int | None) -> str:
+    """Return all-reduces as text for a terminal.
+
+    Parameters
+    ----------
+    measured : sequence of MeasuredAllReduce
+        In the order of the text.
+    token_bytes : int or None
+        Message of one token, hidden size times two in bf16, [bytes]; None for no table of tokens.
+
+    Returns
+    -------
+    str
+        80 columns wide.
+
+    Examples
+    --------
+    >>> all_reduces_text([], None)
+    ''
+    """
+    return "\n\n".join(_one(each, token_bytes) for each in measured)
+
+
+def tokens_beyond(measured: Sequence[MeasuredAllReduce], token_bytes: int | None) -> list[str]:
+    """Return a warning for each all-reduce that is asked beyond twice its measured range.
+
+    Parameters
+    ----------
+    measured : sequence of MeasuredAllReduce
+        As fitted.
+    token_bytes : int or None
+        Message of one token, [bytes].
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> tokens_beyond([], 14336)
+    []
+    """
+    if token_bytes is None:
+        return []
+    found = []
+    for each in measured:
+        curve = each.fit.curve
+        sizes = [count * token_bytes for count in TOKENS]
+        outside = [size for size in sizes if float(curve.beyond(size)) > MOST_BEYOND]
+        if outside:
+            low, high = float(curve.size_bytes[0]), float(curve.size_bytes[-1])
+            found.append(
+                f"{each.file}: {_size(outside[-1])} is more than twice outside the measured "
+                f"{_size(low)} to {_size(high)}; measure that size"
+            )
+    return found
+
+
+def _one(each: MeasuredAllReduce, token_bytes: int | None) -> str:
+    """Return one all-reduce as text."""
+    fit = each.fit
+    law, curve = fit.library_law, fit.curve
+    worst = max(abs(fit.library_residuals), key=float)
+    lines = [
+        wrapped(_title(each), indent=2),
+        labelled(
+            "read",
+            f"{each.file}: {curve.size_bytes.size} sizes, {_size(curve.size_bytes[0])} to "
+            f"{_size(curve.size_bytes[-1])}",
+        ),
+        labelled("floor", f"{number(law.floor_s / MICRO, 1)} µs"),
+        labelled("bus bandwidth", _bandwidths(each)),
+    ]
+    if math.isfinite(law.switch_bytes):
+        step = number(law.step_s / MICRO, 1)
+        later = f", where the start is {step} µs later" if float(step) else ""
+        lines.append(labelled("switch", f"at {_size(law.switch_bytes)}{later}"))
+    lines.append(
+        labelled(
+            "residuals",
+            f"two protocols: median {percent(fit.library_median_error, 1)}, worst "
+            f"{percent(float(worst), 1)}; curve with a size left out: median "
+            f"{_percent_or_none(fit.left_out_median_error)}",
+        )
+    )
+    lines.append(labelled("one shot", _one_shot(each)))
+    if token_bytes is not None:
+        lines += ["", _tokens(each, token_bytes)]
+    return "\n".join(lines)
+
+
+def _title(each: MeasuredAllReduce) -> str:
+    """Return what was measured."""
+    parts = [f"{each.library} {each.library_version or ''}".strip(), f"{each.fit.num_ranks} ranks"]
+    if each.num_nodes is not None:
+        parts[-1] += f" on {each.num_nodes} node{'s' if each.num_nodes > 1 else ''}"
+    if each.gpu:
+        parts.append(each.gpu)
+    if each.in_graph is not None:
+        parts.append("CUDA graph" if each.in_graph else "no CUDA graph")
+    return "All-reduce: " + ", ".join(parts)
+
+
+def _bandwidths(each: MeasuredAllReduce) -> str:
+    """Return the bandwidths of both protocols."""
+    law = each.fit.library_law
+    small = _rate(law.small_bytes_per_s)
+    if math.isinf(law.switch_bytes):
+        return small
+    return f"{small} below the switch, {_rate(law.large_bytes_per_s)} above"
+
+
+def _one_shot(each: MeasuredAllReduce) -> str:
+    """Return the one-shot law and its window."""
+    law, errors = each.fit.one_shot_law, abs(each.fit.one_shot_residuals)
+    median = sorted(errors)[len(errors) // 2]
+    return (
+        f"{number(law.one_shot_floor_s / MICRO, 1)} µs + (ranks - 1) bytes / "
+        f"{_rate(law.one_shot_bytes_per_s)}, up to {_size(each.fit.one_shot_largest_bytes)} "
+        f"within {percent(float(median), 1)}"
+    )
+
+
+def _tokens(each: MeasuredAllReduce, token_bytes: int) -> str:
+    """Return the table of tokens."""
+    curve = each.fit.curve
+    rows = [["tokens", "message", "time µs", "two protocols µs"]]
+    for count in TOKENS:
+        size = count * token_bytes
+        mark = " *" if float(curve.beyond(size)) > MOST_BEYOND else ""
+        rows.append(
+            [
+                str(count),
+                _size(size),
+                number(float(curve.at(size)) / MICRO, 1) + mark,
+                number(float(each.fit.library_law.at(size)) / MICRO, 1),
+            ]
+        )
+    return table(rows, align="rrrr")
+
+
+def _rate(bytes_per_s: float) -> str:
+    """Return a bandwidth."""
+    if math.isinf(bytes_per_s):
+        return "no limit seen"
+    rate = bytes_per_s / GIGA
+    return f"{number(rate, 1 if rate < 100 else 0)} GB/s"
+
+
+def _size(size: float) -> str:
+    """Return a message size."""
+    if size >= MEBI:
+        return f"{size / MEBI:.3g} MiB"
+    return f"{size / KIBI:.3g} KiB" if size >= KIBI else f"{size:.0f} B"
+
+
+def _percent_or_none(share: float) -> str:
+    """Return a share in per cent; a dash where there is none."""
+    return "-" if math.isnan(share) else percent(share, 1)

@@ -1,0 +1,92 @@
+import csv
+from pathlib import Path
+
+import pytest
+
+from specmodel.architecture import has_preset, parameter_counts, preset, presets
+from specmodel.errors import UnknownKeyError
+from specmodel.units import GIGA
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_counted_parameters_are_within_three_percent_of_the_published_total_for_every_model() -> (
+    None
+):
+    assert len(presets()) == 63
+    assert {name: each.deviation for name, each in presets().items() if not each.trusted} == {}
+
+
+def test_parameters_of_one_token_are_those_published_with_or_without_the_embedding() -> None:
+    """Some publishers round to a whole billion, down too, and some leave the embedding out."""
+    wrong = {}
+    for name, each in presets().items():
+        counts, published = parameter_counts(each.shape), each.published_active_parameters
+        low, high = counts.active - counts.embedding, counts.active
+        if not low - max(0.06 * published, 0.6 * GIGA) <= published:
+            wrong[name] = (low / GIGA, high / GIGA, published / GIGA)
+        if not published <= high + max(0.06 * published, 0.6 * GIGA):
+            wrong[name] = (low / GIGA, high / GIGA, published / GIGA)
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "total"),
+    [
+        ("Llama-3.1-8B", 8_030_261_248),
+        ("Qwen3-8B", 8_190_735_360),
+    ],
+)
+def test_counts_equal_those_of_the_checkpoint_metadata(name: str, total: int) -> None:
+    """Totals that the hub shows for the checkpoints."""
+    assert parameter_counts(preset(name)).total == pytest.approx(total, rel=2e-6)
+
+
+def test_ling_flash_equals_its_checkpoint_to_the_router_biases() -> None:
+    """102,889,697,280 bf16 parameters; 7,936 router biases in f32 are not counted."""
+    assert parameter_counts(preset("Ling-flash-2.0")).total == 102_889_697_280
+
+
+def test_every_name_of_the_expert_catalogue_is_a_preset_with_the_same_experts() -> None:
+    table = ROOT / "calibration" / "data" / "models.csv"
+    with table.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) > 50
+    wrong = {}
+    for row in rows:
+        for name in filter(None, (row["model"], *row["aliases"].split(";"))):
+            stated = (int(row["num_experts"]), int(row["experts_per_token"]))
+            found = preset(name)
+            if (found.num_experts, found.experts_per_token) != stated:
+                wrong[name] = (found.name, found.num_experts, found.experts_per_token)
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("moonshotai/Kimi-K2.5", "Kimi-K2.5"),
+        ("nvidia/Kimi-K2.5-NVFP4", "Kimi-K2.5"),
+        ("meta-llama/Meta-Llama-3-8B-Instruct", "Llama-3-8B"),
+        ("Qwen/Qwen3-30B-A3B-Instruct-2507", "Qwen3-30B-A3B"),
+        ("KIMI-K2.6 (INT4)", "Kimi-K2.6"),
+        ("zai-org/GLM-5.1-FP8", "GLM-5.1"),
+    ],
+)
+def test_a_model_is_found_under_the_names_people_write(written: str, name: str) -> None:
+    assert has_preset(written)
+    assert preset(written).name == name
+
+
+@pytest.mark.parametrize("name", ["", "Kimi-K9.9", "(" * 5000, "x" * 100_000, "-fp8" * 40])
+def test_an_unknown_name_is_refused_with_what_is_known(name: str) -> None:
+    assert not has_preset(name)
+    with pytest.raises(UnknownKeyError, match="unknown model") as error:
+        preset(name)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 2000
+
+
+def test_every_row_names_its_documents() -> None:
+    assert {each.confidence for each in presets().values()} == {"confirmed", "secondary", "memory"}
+    assert [name for name, each in presets().items() if not each.source.strip()] == []
