@@ -17,7 +17,7 @@ _MOST_RANKS = 100_000
 _MOST_TOKEN_BYTES = 1 << 24
 
 
-@click.group()
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
     """What an all-reduce costs on this machine."""
 
