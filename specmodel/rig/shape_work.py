@@ -1,0 +1,110 @@
+"""Work of one forward pass of a shape on its ranks."""
+
+import math
+from typing import Final
+
+from specmodel.architecture import (
+    ModelShape,
+    attention_flop_per_token,
+    collectives,
+    expert_flop_per_token,
+    kv_cache,
+    matrix_flop_per_token,
+    weight_bytes,
+)
+from specmodel.architecture.blocks import CompressedAttention, LatentAttention, LinearAttention
+from specmodel.cost.forward_work import ForwardWork
+from specmodel.cost.typical_rates import KERNELS_PER_LAYER
+from specmodel.errors import ParameterError
+
+CONTEXT_PARALLEL_COLLECTIVES: Final = 1.5
+"""All-reduces that each layer makes more with decode context parallelism: the middle of the 61 to 122
+that Kimi's 61 layers make [step-costs]_. [-]"""
+
+LOGITS_GATHER: Final = 0.5
+"""All-reduces that the gather of the logits counts as (judgement: half the traffic). [-]"""
+
+
+def shape_work(
+    shape: ModelShape,
+    tp_size: int,
+    *,
+    context_tokens: float,
+    kv_bytes_per_value: float = 2.0,
+    context_parallel: int = 1,
+) -> ForwardWork:
+    r"""What one forward pass reads, computes and sends.
+
+    .. math:: W, W_e, \kappa(C), F, A
+
+    Parameters
+    ----------
+    shape : ModelShape
+        The model with its formats.
+    tp_size : int
+        Ranks of tensor parallelism, at least 1, [-].
+    context_tokens : float
+        :math:`C \ge 0`, at which windows, sparse attention and states are priced, [tokens].
+    kv_bytes_per_value : float
+        2 for bf16, 1 for fp8, [B].
+    context_parallel : int
+        Ranks that share the tokens of a request, at least 1, [-].
+
+    Returns
+    -------
+    ForwardWork
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of bounds.
+
+    Notes
+    -----
+    Bytes of the cache are the mean per token of this context, at least one token, so that states
+    and windows are read once per request. allreduce.md 10.
+
+    Examples
+    --------
+    >>> from specmodel.architecture import preset
+    >>> work = shape_work(preset("Llama-3.1-8B"), 2, context_tokens=1000)
+    >>> work.kv_bytes_per_token, work.kv_shards, work.num_allreduces
+    (131072.0, 2.0, 65.5)
+    """
+    if not 0 <= context_tokens < math.inf:
+        raise ParameterError("context_tokens", context_tokens, "finite and at least 0")
+    rank = weight_bytes(shape, tp_size=tp_size)
+    context = max(context_tokens, 1.0)
+    whole = float(kv_cache(shape, bytes_per_value=kv_bytes_per_value).read_bytes(context))
+    held = kv_cache(
+        shape,
+        bytes_per_value=kv_bytes_per_value,
+        tp_size=tp_size,
+        context_parallel=context_parallel,
+    )
+    sent = collectives(shape, tp_size)
+    extra = CONTEXT_PARALLEL_COLLECTIVES * shape.num_layers if context_parallel > 1 else 0.0
+    return ForwardWork(
+        weight_bytes=rank.replicated + tp_size * (rank.dense - rank.replicated),
+        replicated_bytes=rank.replicated,
+        expert_bytes=tp_size * rank.num_moe_layers * rank.expert,
+        num_experts=rank.num_experts,
+        experts_per_token=rank.experts_per_token,
+        kv_bytes_per_token=whole / context,
+        kv_shards=max(1.0, whole / float(held.read_bytes(context))),
+        flop_per_token=matrix_flop_per_token(shape),
+        expert_flop_per_token=expert_flop_per_token(shape),
+        attention_flop_per_pair=float(attention_flop_per_token(shape, context)) / context,
+        num_allreduces=sent.all_reduces + (LOGITS_GATHER + extra if tp_size > 1 else 0.0),
+        allreduce_bytes_per_token=sent.bytes_per_token,
+        num_kernels=KERNELS_PER_LAYER[_kernel_kind(shape)] * shape.num_layers,
+        tp_size=tp_size,
+    )
+
+
+def _kernel_kind(shape: ModelShape) -> str:
+    """Kind of layer whose kernels are counted."""
+    kinds = {type(group.attention) for group in shape.layers}
+    if shape.num_experts:
+        return "latent_moe" if kinds & {LatentAttention, CompressedAttention} else "moe"
+    return "hybrid" if LinearAttention in kinds else "dense"
