@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -41,7 +41,9 @@ class PlannedPoints(NamedTuple):
     refused: Mapping[int, Note]
 
 
-def read_planned_points(path: Path) -> PlannedPoints:
+def read_planned_points(
+    path: Path, *, progress: Callable[[int], None] | None = None
+) -> PlannedPoints:
     """Read a table of points whose rows may lack a throughput.
 
     Parameters
@@ -49,6 +51,8 @@ def read_planned_points(path: Path) -> PlannedPoints:
     path : path
         A table as `read_points` reads it, or any other file that it reads: then the table that
         `write_points` would write of it.
+    progress : callable, optional
+        Told how many bytes of a log have been read since it was told last.
 
     Returns
     -------
@@ -60,7 +64,7 @@ def read_planned_points(path: Path) -> PlannedPoints:
     FormatError
         If the file cannot be read, is no table of points or has no row.
     """
-    source = _table_text(path)
+    source = _table_text(path, progress)
     table = split_table(source.text, _is_known)
     if table is None or not points_csv.recognise(source.text):
         raise FormatError(
@@ -97,7 +101,7 @@ def read_planned_points(path: Path) -> PlannedPoints:
     )
 
 
-def _table_text(path: Path) -> SourceText:
+def _table_text(path: Path, progress: Callable[[int], None] | None) -> SourceText:
     """The text of a table of points; what a reader knows of another format, as such a table."""
     try:
         found = recognise_file(path)
@@ -105,7 +109,7 @@ def _table_text(path: Path) -> SourceText:
         return read_text(path)  # what is wrong with it is said where a table is read
     if found.reader.FORMAT == points_csv.FORMAT and isinstance(found.source, SourceText):
         return found.source
-    text = format_points(read_points(path))
+    text = format_points(read_points(path, progress=progress))
     return SourceText(path=path, text=text, encoding="utf-8")
 
 

@@ -1,6 +1,7 @@
 """Predict every row of a points file: what a calibration says of measurements, made or planned."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,7 +48,9 @@ class PointPredictions(NamedTuple):
     notes: tuple[Note, ...]
 
 
-def predict_points(calibration: Calibration, path: Path) -> PointPredictions:
+def predict_points(
+    calibration: Calibration, path: Path, *, progress: Callable[[int], None] | None = None
+) -> PointPredictions:
     r"""Predict every row of a points file from its accept length, configuration and baseline.
 
     Parameters
@@ -56,6 +59,8 @@ def predict_points(calibration: Calibration, path: Path) -> PointPredictions:
         Of the system.
     path : path
         A table as `read_points` reads it; a throughput is not needed, and not used.
+    progress : callable, optional
+        Told how many bytes of a log have been read since it was told last.
 
     Returns
     -------
@@ -78,7 +83,7 @@ def predict_points(calibration: Calibration, path: Path) -> PointPredictions:
     >>> [one.speedup is None for one in found], found[1].warnings[0].code
     ([False, True], 'accept_length_out_of_range')
     """
-    points = read_planned_points(path)
+    points = read_planned_points(path, progress=progress)
     found = dict(zip(points.places, _predict_rows(calibration, points.frame), strict=True))
     unread = Note("not_read", "this row could not be read")
     return PointPredictions(

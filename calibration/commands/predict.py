@@ -10,6 +10,7 @@ from calibration.accept_lengths import AskedAcceptLength
 from calibration.answer import Asked, answer, note_lines
 from calibration.bounds import BOUNDS
 from calibration.commands.calibration_option import DEFAULT_CALIBRATION, chosen_calibration
+from calibration.commands.large_files import progress_of
 from calibration.commands.option_values import DEEPEST, Number, accuracies, depths, picture
 from calibration.commands.output_files import check_outputs
 from calibration.questions import AskedConfiguration, UsageError
@@ -225,7 +226,8 @@ def _predict_points(calibration: Calibration, path: Path, *, source: str, as_jso
         points_prediction_json,
     )
 
-    found = predict_points(calibration, path)
+    with progress_of([path]) as progress:
+        found = predict_points(calibration, path, progress=progress)
     if as_json:
         click.echo(json.dumps(points_prediction_json(found, source), indent=1, allow_nan=False))
     else:
