@@ -55,6 +55,7 @@ _COMMANDS = (
     ListedCommand(
         "train", "calibration.commands.train", "What a drafter in training is worth in serving."
     ),
+    ListedCommand("whatif", "calibration.commands.whatif", "Price a rig from names, and changes."),
     ListedCommand("allreduce", "calibration.commands.allreduce", "Fit measured all-reduces."),
     ListedCommand("data", "calibration.commands.data", "List the packaged systems."),
 )

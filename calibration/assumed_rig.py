@@ -1,0 +1,138 @@
+"""What is assumed of a rig that a user does not describe: its draft model, a card's usual link."""
+
+from typing import Final
+
+from specmodel.architecture import DenseMlp, GroupedAttention, LatentAttention, ModelShape
+from specmodel.hardware import gpu
+from specmodel.rig import DraftPasses, eagle3_passes, mtp_passes
+from specmodel.rig.link_prior import link_prior
+
+DRAFT_VOCABULARY: Final = 32_000
+"""Reduced vocabulary of an EAGLE-3 head that is not described (judgement). [tokens]"""
+
+DRAFT_WIDTH: Final = 3
+"""Width of the feed-forward block of such a head for a mixture of experts, over the hidden size:
+MiniMax's is 3, Kimi's 2.6 (judgement). [-]"""
+
+
+def usual_draft(model: ModelShape) -> tuple[str, DraftPasses]:
+    r"""Draft model that is assumed where none is described.
+
+    .. math:: \text{model} \mapsto \text{passes}
+
+    Parameters
+    ----------
+    model : ModelShape
+        The target.
+
+    Returns
+    -------
+    name : str
+        In words.
+    passes : DraftPasses
+
+    Raises
+    ------
+    ParameterError
+        If the target has no layer with full attention.
+
+    Notes
+    -----
+    A judgement: the model's own MTP layer where its release has one; else an EAGLE-3 head with the
+    heads of its last layer, or an MTP layer where such a head is not known.
+
+    Examples
+    --------
+    >>> from specmodel.architecture import preset
+    >>> usual_draft(preset("DeepSeek-V3"))[0]
+    "the model's own MTP layer"
+    """
+    if model.mtp_layers:
+        return "the model's own MTP layer", mtp_passes(model)
+    last = model.layers[-1]
+    if not isinstance(last.attention, GroupedAttention | LatentAttention):
+        return "an MTP layer like the model's own", mtp_passes(model)
+    dense = isinstance(last.mlp, DenseMlp)
+    width = last.mlp.width if dense else DRAFT_WIDTH * model.hidden_size
+    vocabulary = min(DRAFT_VOCABULARY, model.vocab_size)
+    name = "an EAGLE-3 head of the model's width"
+    if isinstance(last.attention, LatentAttention):
+        return name, eagle3_passes(model, mlp_width=width, vocab_size=vocabulary)
+    return name, eagle3_passes(
+        model,
+        mlp_width=width,
+        vocab_size=vocabulary,
+        num_heads=last.attention.num_heads,
+        num_kv_heads=last.attention.num_kv_heads,
+        head_dim=last.attention.head_dim,
+    )
+
+
+def link_class(name: str) -> str:
+    r"""Class of the all-reduce prior of a link.
+
+    .. math:: \text{name} \mapsto \text{class}
+
+    Parameters
+    ----------
+    name : str
+        Of the catalogue, or a class.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    UnknownKeyError
+        If the name is not known, or its link has no prior.
+
+    Notes
+    -----
+    As `specmodel.rig.link_prior`.
+
+    Examples
+    --------
+    >>> link_class("NVLink 4"), link_class("pcie5")
+    ('nvlink4', 'pcie5')
+    """
+    return link_prior(name, 2).interconnect
+
+
+def card_link(name: str) -> str:
+    r"""Link that servers of a card usually have.
+
+    .. math:: \text{card} \mapsto \text{class}
+
+    Parameters
+    ----------
+    name : str
+        GPU of the catalogue.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    UnknownKeyError
+        If the GPU is not known.
+
+    Notes
+    -----
+    A judgement: NVLink with switches from 900 GB/s, and on SXM cards from 600 GB/s; else PCIe.
+
+    Examples
+    --------
+    >>> card_link("H100"), card_link("RTX 5090"), card_link("B200")
+    ('nvlink4', 'pcie5', 'nvlink5')
+    """
+    card = gpu(name)
+    rate = card.nvlink_bytes_per_s or 0.0
+    generation = card.pcie_generation or 4
+    for least, link in ((1.8e12, "nvlink5"), (9e11, "nvlink4")):
+        if rate >= least:
+            return link
+    if rate >= 6e11 and "SXM" in card.name:
+        return "nvlink3"
+    return f"pcie{min(max(generation, 3), 5)}"

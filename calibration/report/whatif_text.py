@@ -1,0 +1,138 @@
+"""What-if tables as text: the base, where its round goes, and changes by their effect."""
+
+from calibration.report.layout import interval, labelled, number, percent, table, wrapped
+from calibration.whatif import Priced, Row, WhatIf
+from specmodel.question import Estimate
+from specmodel.units import MILLI
+
+PRIOR_NOTE = (
+    "A physical prior: from datasheets and public measurements, not fitted to your points yet."
+)
+"""Said in every report."""
+
+FIXED_NOTE = (
+    "The accept length is held fixed; a deeper draft would accept more, a shallower one less. "
+    "Intervals are 90 %; what base and change share cancels in 'x base', and what such changes "
+    "were mispriced by in public tables is added."
+)
+
+PART_NAMES = {
+    "draft memory": "draft: reading weights and cache",
+    "draft compute": "draft: computing",
+    "draft all-reduce": "draft: all-reduce",
+    "draft host": "draft: kernels, launches, host",
+    "verify memory": "verify: reading weights and cache",
+    "verify compute": "verify: computing",
+    "verify all-reduce": "verify: all-reduce",
+    "verify host": "verify: kernels and launches",
+    "round host": "host between rounds",
+}
+"""Plain names of the parts of a round."""
+
+_LONGEST_LABEL = 22
+
+
+def what_if_text(found: WhatIf) -> str:
+    """Return a base and its changes as text for a terminal.
+
+    Parameters
+    ----------
+    found : WhatIf
+        As priced.
+
+    Returns
+    -------
+    str
+        80 columns wide.
+    """
+    base = found.base
+    pieces = [
+        "\n".join(_summary(base, found.draft)),
+        _parts(base),
+        _changes([*found.rows, *([found.together] if found.together else [])]),
+        _refused([*found.rows, *([found.together] if found.together else [])]),
+        wrapped(FIXED_NOTE),
+        wrapped(PRIOR_NOTE),
+    ]
+    return "\n\n".join(piece for piece in pieces if piece)
+
+
+def _summary(base: Priced, draft: str) -> list[str]:
+    """The base in labelled lines."""
+    scenario = base.scenario
+    link = "" if scenario.tp_size == 1 else f" over {scenario.interconnect or 'the measured link'}"
+    measured = ", all-reduce measured" if scenario.curve is not None else ""
+    formats = scenario.dtype or "weights as released"
+    tree = f", topk {scenario.topk}, {scenario.num_draft_tokens} verified"
+    load = (
+        f"depth {scenario.depth}{tree if scenario.num_draft_tokens else ''}, batch {scenario.batch_size:g}, "
+        f"context {scenario.context_tokens:g} tokens, accept length {scenario.accept_length:g}"
+    )
+    return [
+        wrapped(
+            f"Base: {scenario.model.name} ({formats}) on {scenario.tp_size} x {scenario.gpu}{link}"
+            f"{measured}",
+            indent=6,
+        ),
+        labelled("draft model", f"{draft}, bf16 (assumed)"),
+        labelled("load", load),
+        labelled("base step", _with_interval(base.step_s.scaled(1 / MILLI), " ms")),
+        labelled("round", _with_interval(base.round_s.scaled(1 / MILLI), " ms")),
+        labelled("round cost", _with_interval(base.round_cost, " base steps")),
+        labelled("speed-up", _with_interval(base.speedup, "x")),
+        labelled("output", _with_interval(base.output_tokens_per_s, " tokens/s", digits=1)),
+        labelled("memory", f"{base.memory.sentence}; a draft model needs some besides"),
+    ]
+
+
+def _with_interval(estimate: Estimate, unit: str, *, digits: int = 2) -> str:
+    """A value with its bounds."""
+    return f"{number(estimate.median, digits)}{unit} ({interval(estimate, digits)})"
+
+
+def _parts(base: Priced) -> str:
+    """Where the round goes."""
+    total = base.round_s.median
+    rows = [["where the round goes", "ms", "share"]]
+    rows += [
+        [PART_NAMES.get(term, term), number(part / MILLI), percent(part / total)]
+        for term, part in base.parts_s.items()
+        if part > 0
+    ]
+    return table(rows, align="lrr")
+
+
+def _changes(rows: list[Row]) -> str:
+    """Changes with a price."""
+    cells = [["change", "step ms", "round ms", "speed-up", "tokens/s", "x base"]]
+    names = [""]
+    for row in rows:
+        if row.priced is None or row.ratio is None:
+            continue
+        priced, ratio = row.priced, row.ratio
+        long = len(row.label) > _LONGEST_LABEL
+        names.append(row.label if long else "")
+        cells.append(
+            [
+                "" if long else row.label,
+                number(priced.step_s.median / MILLI),
+                number(priced.round_s.median / MILLI),
+                number(priced.speedup.median),
+                number(priced.output_tokens_per_s.median, 0),
+                f"{number(ratio.median)} ({number(ratio.low)}-{number(ratio.high)})",
+            ]
+        )
+    if len(cells) == 1:
+        return ""
+    lines = table(cells, align="lrrrrr").splitlines()
+    pairs = zip(names, lines, strict=True)
+    return "\n".join(f"{name}\n{line}" if name else line for name, line in pairs)
+
+
+def _refused(rows: list[Row]) -> str:
+    """Changes without a price, and why."""
+    return "\n".join(
+        wrapped(f"{row.label}: {row.reason}", first="not priced: ", indent=12)
+        for row in rows
+        if row.priced is None
+    )
