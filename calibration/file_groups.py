@@ -199,28 +199,26 @@ def _read_group(opened: list[_Opened]) -> list[FileGroup]:
     """Return the group of some files of one format, and those of the files that are broken."""
     name = opened[0].reader.FORMAT
     if len(opened) > 1 and opened[0].series:
-        series = _read_series(opened)
-        if series is not None:
-            return [series]
-    sound = [one for one in opened if isinstance(one.reading, Reading)]
+        return [_read_series(opened)]
     groups = [
-        FileGroup(
+        FileGroup(format=name, files=(one.path,), error=one.reading, named=one.is_named)
+        for one in opened
+        if isinstance(one.reading, FormatError)
+    ]
+    sound = [one for one in opened if isinstance(one.reading, Reading)]
+    if sound:
+        together = FileGroup(
             format=name,
             files=tuple(one.path for one in sound),
             readings=tuple(one.reading for one in sound if isinstance(one.reading, Reading)),
             named=any(one.is_named for one in sound),
         )
-    ]
-    groups = groups if sound else []
-    return groups + [
-        FileGroup(format=name, files=(one.path,), error=one.reading, named=one.is_named)
-        for one in opened
-        if isinstance(one.reading, FormatError)
-    ]
+        groups.insert(0, together)
+    return groups
 
 
-def _read_series(opened: list[_Opened]) -> FileGroup | None:
-    """Return the group of the moments of one server; None where fewer than two can be read."""
+def _read_series(opened: list[_Opened]) -> FileGroup:
+    """Return the group of the moments of one server, or why they cannot be read together."""
     sources = [one.source for one in opened if one.source is not None]
     files = tuple(one.path for one in opened)
     name = opened[0].reader.FORMAT

@@ -48,13 +48,11 @@ class IngestedGroup:
     @property
     def dropped(self) -> Mapping[str, int]:
         """How many rows, lines or requests were left out, by reason."""
+        read = self.group.readings if self.points is None else (self.points,)
         counts: Counter[str] = Counter()
-        for row in self.points.dropped if self.points is not None else ():
-            counts[row.code] += row.count
-        if self.points is None:
-            for reading in self.group.readings:
-                for row in reading.dropped:
-                    counts[row.code] += row.count
+        for rows in read:
+            for row in rows.dropped:
+                counts[row.code] += row.count
         return dict(counts)
 
     @property

@@ -1,12 +1,11 @@
 """NeMo Automodel on the console: a line a record, and bars that show the same (N1)."""
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from calibration.training.number_text import NUMBER, printed_number
 from calibration.training.physical_lines import CutText
-from calibration.training.progress_bars import BarState, LatestBars, bar_states, is_cut
+from calibration.training.progress_bars import EpochBar, EpochBars, is_cut
 from calibration.training.records import RawLog, Split
 from calibration.training.uniform_rows import Layout, UniformRows
 
@@ -16,16 +15,6 @@ _BAR = re.compile(r"\bepoch (\d{1,9})$", re.ASCII | re.IGNORECASE)
 _PAIR = re.compile(rf"(?<![\w./-])(\w{{1,40}})=({NUMBER})(?![\w.+/])", re.ASCII | re.IGNORECASE)
 _MARK = re.compile(r"\b(train|val)_(?:acc|loss)=", re.ASCII | re.IGNORECASE)
 _LENGTHS = ("tau_sim", "tau_real")
-
-
-@dataclass(frozen=True, slots=True)
-class _Bar:
-    """A state of the training bar."""
-
-    line: int
-    stream: str
-    epoch: float
-    state: BarState
 
 
 class AutomodelLines:
@@ -50,7 +39,7 @@ class AutomodelLines:
     def __init__(self, raw: RawLog) -> None:
         self._raw = raw
         self._rows = UniformRows(raw, FAMILY)
-        self._bars: LatestBars[_Bar] = LatestBars()
+        self._bars = EpochBars(raw, _BAR, self._add_bar)
 
     def feed(self, line: int, stream: str, text: str) -> bool:
         """Take a line if it is one of Automodel."""
@@ -58,12 +47,12 @@ class AutomodelLines:
         if "_acc=" in text or "_loss=" in text:
             taken = self._take_line(line, stream, text)
         if "epoch " in text and "acc=" in text:
-            taken = self._take_bars(line, stream, text) or taken
+            taken = self._bars.take(line, stream, text) or taken
         return taken
 
     def finish(self) -> None:
         """End the last bar."""
-        self._end_bars(is_last=True)
+        self._bars.end(is_last=True)
         self._rows.flush()
 
     def _take_line(self, line: int, stream: str, text: str) -> bool:
@@ -101,35 +90,13 @@ class AutomodelLines:
             self._raw.num_without_metrics += 1
             self._raw.loss_only.add(FAMILY)
             return True
-        self._end_bars(is_last=False)
+        self._bars.end()
         split = Split.TRAIN if place == "train_" else Split.VAL
         layout = Layout(format="N1", split=split, columns=tuple(known))
         self._rows.add(layout, line, stream, tuple(known.values()))
         return True
 
-    def _take_bars(self, line: int, stream: str, text: str) -> bool:
-        """Take the states of the bar of an epoch that show an accuracy."""
-        taken = False
-        for state in bar_states(text):
-            named = _BAR.search(state.description)
-            if named is None or "acc" not in state.pairs:
-                continue
-            taken = True
-            bar = _Bar(line, stream, float(named[1]), state)
-            before = self._bars.replace(stream, (bar.epoch, state.counter), bar)
-            if before is not None:
-                self._add_bar(before)
-        return taken
-
-    def _end_bars(self, *, is_last: bool) -> None:
-        """Add the bars that are kept; the last of a file may be cut."""
-        for bar in self._bars.take_all():
-            if bar.state.is_closed or not is_last:
-                self._add_bar(bar)
-            else:
-                self._raw.warn("truncated-record", bar.line)
-
-    def _add_bar(self, bar: _Bar) -> None:
+    def _add_bar(self, bar: EpochBar) -> None:
         """Add the last state of a counter."""
         keys = {
             "acc": "mean_marginal",

@@ -1,6 +1,6 @@
 """Per-depth accuracy over the steps of a run: pooled, corrected, each point with its error."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -92,19 +92,12 @@ class AccuracyCurves:
     def after(self, step: float) -> "AccuracyCurves":
         """Return the curves without the points before a step."""
         kept = self.steps >= step
-        return AccuracyCurves(
+        return replace(
+            self,
             steps=self.steps[kept],
             conditional=self.conditional[kept],
             error=self.error[kept],
             num_records=self.num_records[kept],
-            kind=self.kind,
-            split=self.split,
-            rate_steps=self.rate_steps,
-            rates=self.rates,
-            last_step=self.last_step,
-            total_steps=self.total_steps,
-            num_dropped=self.num_dropped,
-            num_printed_depths=self.num_printed_depths,
         )
 
 

@@ -6,10 +6,6 @@ streams, in this order. A bar and a record that a carriage return glued are two 
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final
-
-LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-"""Names of the levels of Python's loggers."""
 
 _MOST_PREFIXES = 4
 

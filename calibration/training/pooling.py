@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from calibration.training.offline_acceptance import ROUTES, chained_accept_length
 from calibration.training.record_columns import Rows
 from calibration.training.records import Array, Kind
 from calibration.training.training_log import SplitSeries
@@ -126,13 +127,8 @@ def accept_lengths(accuracies: Mapping[Kind, Array]) -> dict[str, float]:
     found: dict[str, float] = {}
     for kind, values in accuracies.items():
         known = values[: int(np.argmin(np.append(np.isfinite(values), False)))]
-        if not len(known):
-            continue
-        if kind is Kind.JOINT:
-            found["joint"] = 1.0 + float(known.sum())
-        else:
-            name = "conditional" if kind is Kind.CONDITIONAL else f"{kind}_product"
-            found[name] = 1.0 + float(np.cumprod(known).sum())
+        if len(known):
+            found[ROUTES[kind]] = float(chained_accept_length(known, kind))
     return found
 
 

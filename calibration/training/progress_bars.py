@@ -5,11 +5,12 @@ numbers change: the last state of a counter is the one to keep.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from calibration.training.physical_lines import CutText
+from calibration.training.records import RawLog
 
 _Item = TypeVar("_Item")
 
@@ -107,6 +108,67 @@ class LatestBars(Generic[_Item]):
         items = [item for _, item in self._latest.values()]
         self._latest.clear()
         return items
+
+
+@dataclass(frozen=True, slots=True)
+class EpochBar:
+    """A state of the bar of an epoch, and where it stands."""
+
+    line: int
+    stream: str
+    epoch: float
+    state: BarState
+
+
+class EpochBars:
+    """The bars of epochs that show an accuracy: the last state of each counter is given on.
+
+    Parameters
+    ----------
+    raw : RawLog
+        Told of a bar that may be cut.
+    name : re.Pattern
+        What ends the description of such a bar; its group is the epoch.
+    add : callable
+        Given the last state of each counter.
+
+    Examples
+    --------
+    >>> bars = EpochBars(RawLog(), re.compile(r"epoch ([0-9])$"), lambda bar: print(bar.epoch, bar.state.counter))
+    >>> bars.take(1, "", "epoch 2:  1%|x| 1/9 [0, acc=0.1]epoch 2:  2%|x| 2/9 [0, acc=0.1]")
+    2.0 1
+    True
+    >>> bars.end()
+    2.0 2
+    """
+
+    __slots__ = ("_add", "_latest", "_name", "_raw")
+
+    def __init__(self, raw: RawLog, name: re.Pattern[str], add: Callable[[EpochBar], None]) -> None:
+        self._raw, self._name, self._add = raw, name, add
+        self._latest: LatestBars[EpochBar] = LatestBars()
+
+    def take(self, line: int, stream: str, text: str) -> bool:
+        """Take the states of a line; return whether there are any."""
+        taken = False
+        for state in bar_states(text):
+            named = self._name.search(state.description)
+            if named is None or "acc" not in state.pairs:
+                continue
+            taken = True
+            bar = EpochBar(line, stream, float(named[1]), state)
+            before = self._latest.replace(stream, (bar.epoch, state.counter), bar)
+            if before is not None:
+                self._add(before)
+        return taken
+
+    def end(self, *, is_last: bool = False) -> None:
+        """Give the bars that are kept; the last of a file may be cut."""
+        for bar in self._latest.take_all():
+            if bar.state.is_closed or not is_last:
+                self._add(bar)
+            else:
+                self._raw.warn("truncated-record", bar.line)
 
 
 def is_cut(text: str, end: int) -> bool:

@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibration.training.curves import AccuracyCurves
 from calibration.training.learning_curve import CurveDraws, draw_curves
+from calibration.training.offline_acceptance import chained_accept_length
+from calibration.training.records import Kind
 from calibration.training.schedule import Decay, Schedule, read_schedule
 from specmodel.acceptance.consistency import Finding
 from specmodel.errors import ParameterError, SpecModelError
@@ -89,7 +91,7 @@ class StepProjection:
 
     def accept_lengths(self, num_steps: int | None = None) -> Array:
         """Return accept lengths, bonus token included, cut at a depth; shape (draws,)."""
-        return np.asarray(1.0 + np.cumprod(self.conditional[:, :num_steps], axis=1).sum(axis=1))
+        return chained_accept_length(self.conditional, Kind.CONDITIONAL, num_steps)
 
     def accept_length(self, num_steps: int | None = None) -> float:
         """Return the median accept length."""

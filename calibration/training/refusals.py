@@ -7,6 +7,8 @@ import numpy as np
 
 from calibration.training.checks import corrected, first_out_of_range
 from calibration.training.clean_log import clean_log
+from calibration.training.epoch_blocks import name_open_family
+from calibration.training.raw_merging import merged
 from calibration.training.records import RawLog
 from calibration.training.tracker_runs import said_runs, separate_runs
 from calibration.training.training_log import TrainingLog, TrainingLogError
@@ -36,7 +38,7 @@ def usable_log(
     first_lines : sequence of int
         Number of the first line of each file.
     family : str, optional
-        The family to take where there are several.
+        The family to take where there are several, or where what was printed leaves it open.
     correct_alias : bool
         Whether to divide accuracies by the factor of the aliasing defect instead of refusing them.
 
@@ -50,6 +52,9 @@ def usable_log(
     TrainingLogError
         With a code of training_logs.md section 6.2, or ``several-runs``.
     """
+    if family == "specforge" and not raw.num_records.get(family):
+        raw = merged([raw, RawLog()], [1, 1])  # a copy: who follows a log goes on filling the first
+        name_open_family(raw)
     chosen = _chosen_family(raw, paths, first_lines, family, correct_alias=correct_alias)
     runs = separate_runs(raw.tables[chosen], raw.runs)
     if runs:

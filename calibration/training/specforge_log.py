@@ -1,14 +1,13 @@
 """SpecForge on the console: epoch blocks (F1), step blocks (F2), bars (F3) and dictionaries (F4)."""
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
 from calibration.training.epoch_blocks import EpochBlocks, block_record
 from calibration.training.number_text import printed_number
 from calibration.training.position_blocks import Block, OpenBlocks, position_lines
-from calibration.training.progress_bars import BarState, LatestBars, bar_states
+from calibration.training.progress_bars import EpochBar, EpochBars
 from calibration.training.records import RawLog, Split
 from calibration.training.specforge_dicts import StepDictionaries
 from calibration.training.step_blocks import StepBlocks
@@ -18,16 +17,6 @@ FAMILY: Final = "specforge"
 
 _RATE = frozenset({"acceptance_rate"})
 _BAR = re.compile(r"\bTraining Epoch (\d{1,9})$", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class _Bar:
-    """A state of the training bar."""
-
-    line: int
-    stream: str
-    epoch: float
-    state: BarState
 
 
 class SpecForgeLines:
@@ -55,9 +44,9 @@ class SpecForgeLines:
         self._raw = raw
         self._takes_open = takes_open
         self._rows = UniformRows(raw, FAMILY)
-        self._bars: LatestBars[_Bar] = LatestBars()
+        self._bars = EpochBars(raw, _BAR, self._add_bar)
         self._dictionaries = StepDictionaries(raw, self._rows)
-        self.steps = StepBlocks(self._dictionaries, self._end_bars)
+        self.steps = StepBlocks(self._dictionaries, self._bars.end)
         """What takes dictionaries that look alike out of whole blocks."""
         self._epochs = EpochBlocks(
             raw=raw, family=FAMILY, format="F1", evaluation_word="Eval", takes_open=takes_open
@@ -72,16 +61,16 @@ class SpecForgeLines:
                 self._blocks.put(line, stream, found)
                 taken = True
         if "Training Epoch " in text:
-            taken = self._take_bars(line, stream, text) or taken
+            taken = self._bars.take(line, stream, text) or taken
         if "step " in text and "{" in text:
-            self._end_bars()
+            self._bars.end()
             taken = self._dictionaries.take(line, stream, text) or taken
         return taken
 
     def finish(self) -> None:
         """End the last block and the last bar."""
         self._blocks.close()
-        self._end_bars(is_last=True)
+        self._bars.end(is_last=True)
         self._rows.flush()
         self._epochs.takes_open = self._takes_open or FAMILY in self._raw.tables
         self._epochs.finish()
@@ -103,29 +92,7 @@ class SpecForgeLines:
         if block.key[0] not in ("Train", "Test"):
             self._raw.warn("truncated-record", block.line)
 
-    def _take_bars(self, line: int, stream: str, text: str) -> bool:
-        """Take the states of the training bar that show an accuracy."""
-        taken = False
-        for state in bar_states(text):
-            named = _BAR.search(state.description)
-            if named is None or "acc" not in state.pairs:
-                continue
-            taken = True
-            bar = _Bar(line, stream, float(named[1]), state)
-            before = self._bars.replace(stream, (bar.epoch, state.counter), bar)
-            if before is not None:
-                self._add_bar(before)
-        return taken
-
-    def _end_bars(self, *, is_last: bool = False) -> None:
-        """Add the bars that are kept; the last of a file may be cut."""
-        for bar in self._bars.take_all():
-            if bar.state.is_closed or not is_last:
-                self._add_bar(bar)
-            else:
-                self._raw.warn("truncated-record", bar.line)
-
-    def _add_bar(self, bar: _Bar) -> None:
+    def _add_bar(self, bar: EpochBar) -> None:
         """Add the last state of a counter."""
         pairs = bar.state.pairs
         accuracy, loss = printed_number(pairs["acc"]), printed_number(pairs.get("loss", ""))

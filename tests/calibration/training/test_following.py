@@ -134,3 +134,23 @@ def test_a_refusal_is_raised_and_the_next_look_goes_on(tmp_path: Path) -> None:
 def test_nothing_to_follow_is_refused() -> None:
     with pytest.raises(ParameterError, match="one file or more"):
         TrainingLogFollower([])
+
+
+def test_blocks_of_an_open_family_are_followed_as_the_named_one(tmp_path: Path) -> None:
+    file = tmp_path / "train.log"
+    file.write_text(
+        "Train Epoch [4/40], position 0,  Acc: 0.66\nTrain Epoch [4/40], position 0, pLoss: 1.0\n"
+    )
+    follower = TrainingLogFollower(file, family="specforge")
+    first = follower.poll()
+    with file.open("a") as more:
+        more.write(
+            "Train Epoch [5/40], position 0,  Acc: 0.68\nTrain Epoch [5/40], position 0, pLoss: 0.9\n"
+        )
+    second = follower.poll()
+    assert first is not None
+    assert second is not None
+    assert first.framework.startswith("SpecForge")
+    assert json.dumps(log_summary(second)) != json.dumps(log_summary(first))
+    whole = log_summary(read_training_log(file, family="specforge"))
+    assert json.dumps(log_summary(second)) == json.dumps(whole)
