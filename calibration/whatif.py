@@ -126,16 +126,16 @@ def what_if(base: Scenario, changes: Sequence[tuple[str, str]] = ()) -> WhatIf:
     >>> found.rows[0].ratio.median < 1
     True
     """
-    first = _priced(base)
+    first, costs = _priced(base)
     changes = [("tp_size" if key == "num_gpus" else key, text) for key, text in changes]
     pairs = changes or default_changes(base)
-    rows = [_row(first, f"{key}={text}", changed(base, key, text)) for key, text in pairs]
+    rows = [_row(first, costs, f"{key}={text}", changed(base, key, text)) for key, text in pairs]
     together = None
     if len(changes) > 1 and len(dict(changes)) == len(changes):
         last = base
         for key, text in sorted(changes, key=lambda pair: pair[0] == "tp_size"):
             last = changed(last, key, text)
-        together = _row(first, _TOGETHER, last)
+        together = _row(first, costs, _TOGETHER, last)
     return WhatIf(
         base=first,
         draft=usual_draft(base.model)[0],
@@ -144,23 +144,25 @@ def what_if(base: Scenario, changes: Sequence[tuple[str, str]] = ()) -> WhatIf:
     )
 
 
-def _row(base: Priced, label: str, scenario: Scenario) -> Row:
-    """Price one change against the base."""
+def _row(base: Priced, base_costs: NDArray[np.float64], label: str, scenario: Scenario) -> Row:
+    """Price one change against the base and its draws of the round cost."""
     if scenario.interconnect != base.scenario.interconnect and "interconnect" not in label:
         label += f" over {scenario.interconnect}" if label != _TOGETHER else ""
     try:
-        priced = _priced(scenario)
+        priced, costs = _priced(scenario)
     except SpecModelError as error:
         hint = error.hint if isinstance(error, ParameterError) else ""
         return Row(label=label, reason=hint if "does not fit" in hint else str(error))
     before, after = base.scenario.facts(), scenario.facts()
     differs = [key for key in CHANGE_LOG_SD if before[key] != after[key]]
     own = {name for key in differs for name in OWN_FACTORS.get(key, ())}
-    ratios = _round_and_step(base.scenario, _multipliers(base.scenario.rig(), set()))
-    others = _round_and_step(scenario, _multipliers(scenario.rig(), own))
-    draws = (ratios[0] / ratios[1]) / (others[0] / others[1])
+    if own:
+        round_draws, step_draws = _round_and_step(scenario, _multipliers(scenario.rig(), own))
+        costs = round_draws / step_draws
     nominal = priced.speedup.median / base.speedup.median
-    return Row(label=label, priced=priced, ratio=_estimate(nominal, draws, _spread(differs)))
+    return Row(
+        label=label, priced=priced, ratio=_estimate(nominal, base_costs / costs, _spread(differs))
+    )
 
 
 def _spread(differs: Sequence[str]) -> float:
@@ -170,17 +172,18 @@ def _spread(differs: Sequence[str]) -> float:
     return float(np.sqrt(load + min(rig, 2 * FORM_LOG_SD**2)))
 
 
-def _priced(scenario: Scenario) -> Priced:
-    """Price a scenario that fits."""
+def _priced(scenario: Scenario) -> tuple[Priced, NDArray[np.float64]]:
+    """Price a scenario that fits; with it the draws of its round cost."""
     rig = scenario.rig()
     memory = rig.fit(batch_size=scenario.batch_size, context_tokens=scenario.context_tokens)
     require_fit(memory)
     round_draws, step_draws = _round_and_step(scenario, _multipliers(rig, set()))
     round_one, step_one = (float(each) for each in _round_and_step(scenario, None))
-    cost = _estimate(round_one / step_one, round_draws / step_draws, FORM_LOG_SD)
+    costs = round_draws / step_draws
+    cost = _estimate(round_one / step_one, costs, FORM_LOG_SD)
     time = _estimate(round_one, round_draws, FORM_LOG_SD)
     parts = rig.round_parts(scenario.depth, **_load(scenario)).terms()
-    return Priced(
+    priced = Priced(
         scenario=scenario,
         step_s=_estimate(step_one, step_draws, 0.0),
         round_s=time,
@@ -190,6 +193,7 @@ def _priced(scenario: Scenario) -> Priced:
         parts_s={name: float(part) for name, part in parts.items()},
         memory=memory,
     )
+    return priced, costs
 
 
 def _load(scenario: Scenario) -> dict[str, Any]:

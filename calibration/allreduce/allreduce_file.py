@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from calibration.allreduce.collective_runs import MOST_RANKS
 from calibration.allreduce.fitting import AllReduceFit, fit_all_reduce
 from calibration.readers.json_text import json_value, number_at, numbers_at, text_at
 from calibration.readers.text import read_text
@@ -20,7 +21,6 @@ SCHEMA_VERSION: Final = 1
 KIND: Final = "all_reduce"
 """What tells such a file from others."""
 
-_MOST_RANKS = 100_000
 _DIGITS = 6
 
 
@@ -187,7 +187,7 @@ def _loaded(path: Path, number: int, value: Mapping[str, Any]) -> MeasuredAllRed
     """Return the record of one curve."""
     sizes, times = numbers_at(value, "size_bytes"), numbers_at(value, "time_us")
     ranks = number_at(value, "num_ranks")
-    if sizes is None or times is None or ranks is None or not 2 <= ranks <= _MOST_RANKS:
+    if sizes is None or times is None or ranks is None or not 2 <= ranks <= MOST_RANKS:
         raise FormatError(
             path, f"curve {number} needs size_bytes, time_us and num_ranks", code="malformed"
         )

@@ -16,6 +16,12 @@ DIFFERENCE: Final = 0.2
 MOST_WRONG: Final = 10**15
 """Most wrong elements that a count is believed for. [-]"""
 
+MOST_BYTES: Final = 1 << 50
+"""Largest message that is believed. [bytes]"""
+
+MOST_RANKS: Final = 100_000
+"""Most ranks of a job that are believed. [-]"""
+
 _LEAST_US, _MOST_US = 1e-3, 1e10  # a nanosecond to hours
 
 _SHARES_ALL_BUT_ONE = frozenset({"all_gather", "reduce_scatter", "alltoall", "gather", "scatter"})

@@ -1,19 +1,21 @@
 """From a run to the points of a curve; and every reason not to."""
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.allreduce.collective_runs import ALL_REDUCE, CollectiveRow, CollectiveRun
+from calibration.allreduce.collective_runs import (
+    ALL_REDUCE,
+    DIFFERENCE,
+    CollectiveRow,
+    CollectiveRun,
+)
+from calibration.allreduce.fitting import FEWEST
 from specmodel.errors import SpecModelError
 from specmodel.units import MICRO
 
 Array = NDArray[np.float64]
-
-FEWEST_SIZES: Final = 3
-"""Sizes without which there is no curve. [-]"""
 
 _SLOW_S = 1e-3
 
@@ -95,10 +97,10 @@ def curve_points(
     _refuse_unfinished(run, accept_incomplete=accept_incomplete)
     rows = [row for row in run.rows if row.size_bytes > 0]
     sizes = np.unique([float(row.size_bytes) for row in rows])
-    if sizes.size < FEWEST_SIZES:
+    if sizes.size < FEWEST:
         raise NoCurveError(
             "too_few_sizes",
-            f"{sizes.size} sizes were measured and a curve needs {FEWEST_SIZES}; sweep them, as with "
+            f"{sizes.size} sizes were measured and a curve needs {FEWEST}; sweep them, as with "
             "-b 1K -e 16M -f 2",
         )
     times = np.array([_time_s(rows, size) for size in sizes])
@@ -192,7 +194,7 @@ def _notes(run: CollectiveRun, times: Array) -> list[str]:
     differ = [row.size_bytes for row in run.rows if row.halves_differ]
     if differ:
         found.append(
-            f"in place and out of place differ by more than 20 % at {differ[0]} bytes"
+            f"in place and out of place differ by more than {100 * DIFFERENCE:.0f} % at {differ[0]} bytes"
             + (f" and {len(differ) - 1} more" if len(differ) > 1 else "")
             + "; the smaller one counts"
         )

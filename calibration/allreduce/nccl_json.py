@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calibration.allreduce.collective_runs import (
+    MOST_BYTES,
     MOST_WRONG,
     CollectiveRow,
     CollectiveRun,
@@ -16,7 +17,6 @@ from calibration.allreduce.nccl_text import run_warnings, with_warnings
 from calibration.readers.json_text import at, number_at, text_at
 
 _KEYS = frozenset({"results", "config", "nccl_version"})
-_MOST_BYTES = 1 << 50
 _MOST_ROWS = 100_000
 
 
@@ -130,7 +130,7 @@ def _version(value: object) -> str | None:
 def _whole(values: Mapping[str, Any], key: str) -> int | None:
     """Return a whole number that is not negative, None where there is none."""
     found = number_at(values, key)
-    return int(found) if found is not None and 0 <= found <= _MOST_BYTES else None
+    return int(found) if found is not None and 0 <= found <= MOST_BYTES else None
 
 
 def _results(results: object) -> tuple[list[CollectiveRow], list[Skipped]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from calibration.allreduce.collective_runs import (
+    MOST_BYTES,
     MOST_WRONG,
     CollectiveRow,
     Half,
@@ -35,7 +36,6 @@ _SIZE = re.compile(r"\d[\d_]*(?:,\d{3})*", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NOT_A_NUMBER = frozenset({"n/a", "nan", "-nan", "inf", "-inf", "x"})
 _NOTHING_LIKE = frozenset({"none", "-", "n/a"})
-_MOST_BYTES = 1 << 50
 _TOLERANCE: Final = {"half": 1e-2, "bfloat16": 1e-2, "float": 1e-5, "double": 1e-12}
 _LOOSEST = 1e-5
 
@@ -232,7 +232,7 @@ def _past(text: str, number: int) -> int:
 def _leading(line: int, cells: dict[str, str]) -> CollectiveRow:
     """Return what stands before the halves."""
     size = _whole(cells["size"])
-    if size is None or size > _MOST_BYTES:
+    if size is None or size > MOST_BYTES:
         raise NoRowError("malformed_row")
     root = cells.get("root", "-1")
     if not re.fullmatch(r"-?\d{1,9}", root, re.ASCII):

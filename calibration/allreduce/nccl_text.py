@@ -11,6 +11,7 @@ from calibration.allreduce.collective_runs import (
     CollectiveRow,
     CollectiveRun,
     Skipped,
+    bus_factor,
 )
 from calibration.allreduce.nccl_header import (
     Header,
@@ -262,7 +263,7 @@ def _ranks_of_ratios(ratios: list[float]) -> int | None:
     if not found or len(found) < len(ratios) / 2:
         return None
     ranks, times = Counter(found).most_common(1)[0]
-    factor = 2.0 * (ranks - 1) / ranks
+    factor = bus_factor(ALL_REDUCE, ranks)
     close = sum(abs(ratio / factor - 1.0) < _CLOSE for ratio in ratios)
     return ranks if times >= len(found) / 2 and close >= len(ratios) / 2 else None
 

@@ -8,6 +8,8 @@ from typing import Final
 
 from calibration.allreduce.collective_runs import (
     ALL_REDUCE,
+    MOST_BYTES,
+    MOST_RANKS,
     MOST_WRONG,
     CollectiveRow,
     CollectiveRun,
@@ -32,8 +34,6 @@ _TIMES: Final = {
 }
 _RANKS = ("num_ranks", "num_gpus", "ranks", "tp_size")
 _WRONG = ("num_wrong", "wrong")
-_MOST_BYTES = 1 << 50
-_MOST_RANKS = 100_000
 
 
 def recognise_table(head: str) -> bool:
@@ -123,7 +123,7 @@ def _row(source: SourceText, number: int, values: Mapping[str, str]) -> Collecti
     time_name = next(name for name in values if name in _TIMES)
     size = _number(source, number, size_name, values) * _SIZES[size_name]
     time_us = _number(source, number, time_name, values) * _TIMES[time_name]
-    if size != int(size) or size > _MOST_BYTES:
+    if size != int(size) or size > MOST_BYTES:
         raise FormatError(source.path, f"{size_name} is no number of bytes: {size:g}", line=number)
     wrong = next((name for name in _WRONG if values.get(name)), None)
     if not is_possible_time(time_us):
@@ -143,7 +143,7 @@ def _ranks(source: SourceText, number: int, values: Mapping[str, str]) -> int | 
     if name is None:
         return None
     ranks = _number(source, number, name, values)
-    if ranks != int(ranks) or ranks > _MOST_RANKS:
+    if ranks != int(ranks) or ranks > MOST_RANKS:
         raise FormatError(source.path, f"{name} is no number of ranks: {ranks:g}", line=number)
     return int(ranks)
 

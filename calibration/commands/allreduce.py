@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from calibration.allreduce.collective_runs import MOST_RANKS
 from calibration.commands.option_values import picture
 from calibration.commands.output_files import check_outputs
 from calibration.questions import UsageError
@@ -13,7 +14,6 @@ from calibration.report.layout import wrapped
 DEFAULT_OUTPUT = "allreduce.json"
 """Written where no other file is named."""
 
-_MOST_RANKS = 100_000
 _MOST_TOKEN_BYTES = 1 << 24
 
 
@@ -25,7 +25,7 @@ def command() -> None:
 @command.command("fit")
 @click.argument("logs", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
-    "--ranks", type=click.IntRange(2, _MOST_RANKS), help="Ranks, where a file does not say."
+    "--ranks", type=click.IntRange(2, MOST_RANKS), help="Ranks, where a file does not say."
 )
 @click.option(
     "--tokens-bytes",

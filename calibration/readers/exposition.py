@@ -67,6 +67,17 @@ class Sample:
         """Whether the value can be one of a counter of tokens or rounds: whole, not negative."""
         return 0 <= self.value <= _LARGEST_COUNT and self.value == int(self.value)
 
+    def label_texts(self, *, without: Collection[str] = ()) -> tuple[str, ...]:
+        """Return ``name=value`` of its labels in order of name, some left out.
+
+        Examples
+        --------
+        >>> sample = Sample(line=1, name="n", labels={"rank": "1", "b": "x", "a": "y"}, value=2.0)
+        >>> sample.label_texts(without={"rank"})
+        ('a=y', 'b=x')
+        """
+        return tuple(f"{k}={v}" for k, v in sorted(self.labels.items()) if k not in without)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scrape:
@@ -82,14 +93,6 @@ class Scrape:
 
     path: Path
     samples: tuple[Sample, ...]
-
-    def named(self, *names: str) -> list[Sample]:
-        """Return the samples of the first of several names that has any."""
-        for name in names:
-            found = [sample for sample in self.samples if sample.name == name]
-            if found:
-                return found
-        return []
 
     @property
     def time_s(self) -> float | None:

@@ -237,7 +237,7 @@ def _lowest_ranks(samples: Iterable[Sample]) -> list[Sample]:
 
 def _labels(sample: Sample) -> tuple[str, ...]:
     """Return the labels of a series without the ranks that count the same."""
-    return tuple(f"{k}={v}" for k, v in sorted(sample.labels.items()) if k not in _RANK_LABELS)
+    return sample.label_texts(without=_RANK_LABELS)
 
 
 def _moment(scrape: Scrape, samples: Sequence[Sample]) -> Moment:

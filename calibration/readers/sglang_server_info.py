@@ -65,7 +65,6 @@ class _Rank:
     state: Mapping[str, Any]
     flags: SglangFlags
     notes: tuple[str, ...]
-    several: bool
 
     @property
     def accept_length(self) -> float | None:
@@ -153,8 +152,7 @@ def _ranks(reply: JsonRecord) -> Iterable[_Rank]:
         flags = sglang_cells({**fields, **state})
         notes = [*flags.notes]
         if flags.speculates and any(
-            {number_at(fields, name), number_at(state, name)} - {None, number_at(fields, name)}
-            for name in _THRESHOLDS
+            number_at(state, name) not in {None, number_at(fields, name)} for name in _THRESHOLDS
         ):
             notes.append("accept_thresholds_changed")
         if "num_steps" not in flags.cells and not flags.adaptive:
@@ -166,7 +164,6 @@ def _ranks(reply: JsonRecord) -> Iterable[_Rank]:
             state=state,
             flags=flags,
             notes=(*notes, "per_rank") if several else tuple(notes),
-            several=several,
         )
 
 

@@ -188,7 +188,7 @@ def _is_usable(sample: Sample) -> bool:
 
 def _key(meaning: str, sample: Sample) -> SeriesKey:
     """Return what tells a counter from the others of its model."""
-    return (meaning, *(f"{label}={value}" for label, value in sorted(sample.labels.items())))
+    return (meaning, *sample.label_texts())
 
 
 def _num_steps(written: str) -> int | None:

@@ -194,7 +194,7 @@ def _key(sample: Sample) -> SeriesKey:
     """Return what tells a counter from the others of its model."""
     meaning, position = _NAMES[sample.name], _position(sample)
     name = meaning if position is None else f"{meaning} {position}"
-    return (name, *(f"{label}={value}" for label, value in sorted(sample.labels.items())))
+    return (name, *sample.label_texts())
 
 
 def _add_row(window: Window, model: str, findings: Findings) -> None:

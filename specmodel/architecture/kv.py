@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specmodel.architecture.blocks import (
-    Attention,
     CompressedAttention,
     GroupedAttention,
     LatentAttention,
@@ -279,33 +278,3 @@ def _tokens(context_tokens: ArrayLike) -> NDArray[np.float64]:
     if not np.all(tokens >= 0) or not np.all(np.isfinite(tokens)):
         raise ParameterError("context_tokens", context_tokens, "finite and at least 0")
     return tokens
-
-
-def grows_with_context(attention: Attention) -> bool:
-    r"""Whether a block keeps an entry for every token.
-
-    .. math:: \lim_{C\to\infty} b(C) = \infty
-
-    Parameters
-    ----------
-    attention : GroupedAttention, LatentAttention, LinearAttention or CompressedAttention
-        The block.
-
-    Returns
-    -------
-    bool
-
-    Notes
-    -----
-    By definition.
-
-    Examples
-    --------
-    >>> grows_with_context(GroupedAttention(num_heads=8, num_kv_heads=1, head_dim=64))
-    True
-    """
-    if isinstance(attention, GroupedAttention):
-        return attention.window_tokens is None
-    if isinstance(attention, CompressedAttention):
-        return attention.compress_ratio > 0 and attention.owns_cache
-    return isinstance(attention, LatentAttention)

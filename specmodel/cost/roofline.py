@@ -5,10 +5,6 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 
-SHARPNESS = 4
-"""Exponent of the norm. A hard maximum has no gradient in the shorter time, and real kernels bend before
-the ridge; at the ridge the norm is 2**(1/4) = 1.19 of either time. A judgement within 4 to 8. [-]"""
-
 
 def smooth_maximum(first_s: ArrayLike, second_s: ArrayLike) -> Array:
     r"""Time of a kernel whose reading and computing overlap.
@@ -27,7 +23,9 @@ def smooth_maximum(first_s: ArrayLike, second_s: ArrayLike) -> Array:
 
     Notes
     -----
-    Holds for one kind of kernel; kernels that run one after another are added. theory.md B3.
+    The exponent 4 is a judgement within 4 to 8: a hard maximum has no gradient in the shorter time,
+    and real kernels bend before the ridge, where the norm is 2**(1/4) = 1.19 of either time. Holds
+    for one kind of kernel; kernels that run one after another are added. theory.md B3.
 
     Examples
     --------

@@ -5,14 +5,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from specmodel.cost.allreduce_prior import QUANTILE_90
 from specmodel.errors import ParameterError
 
 FORM_LOG_SD: Final = 0.20
 """Spread of a round cost around the physical form, on the log scale: root mean square error over 13
 packaged tables, each counted once. Dispatch of experts, unfused kernels, sampling and host gaps are in
 it. Not independent of these tables; left out one by one, the others give nearly the same. [-]"""
-
-_NORMAL_95 = 1.6448536269514722
 
 
 def round_cost_interval(
@@ -56,6 +55,6 @@ def round_cost_interval(
     if not form_log_sd >= 0:
         raise ParameterError("form_log_sd", f"{form_log_sd:g}", "at least 0")
     logarithm = np.log(values)
-    half = _NORMAL_95 * float(np.hypot(np.std(logarithm), form_log_sd))
+    half = QUANTILE_90 * float(np.hypot(np.std(logarithm), form_log_sd))
     middle = float(np.median(logarithm))
     return float(np.exp(middle - half)), float(np.exp(middle)), float(np.exp(middle + half))
