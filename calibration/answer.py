@@ -27,6 +27,7 @@ from specmodel.prediction import Prediction, accept_length_needed, predict
 from specmodel.question import AcceptLength, Estimate, Question, question_rows
 
 if TYPE_CHECKING:
+    from calibration.physical.rig_prediction import ChangedRig
     from specmodel.acceptance import FullAccuracy
     from specmodel.optimum import DepthChoice
 
@@ -46,6 +47,22 @@ class Asked(NamedTuple):
     baseline_tokens_per_s: float | None = None
     target_speedup: float | None = None
     claim: float | None = None
+    changes: tuple[tuple[str, str], ...] = ()
+
+
+class RigAnswer(NamedTuple):
+    """What was changed of the calibrated rig, and what that does.
+
+    `speedup_ratio` is over the calibrated rig at the configuration without the changes; None where
+    that is not one configuration. `assumed` says what nobody stated of the rig.
+    """
+
+    changes: tuple[tuple[str, str], ...]
+    speedup_ratio: Estimate | None
+    output_ratio: float | None
+    base: Prediction | None
+    num_loads: int
+    assumed: tuple[str, ...]
 
 
 class Identity(NamedTuple):
@@ -105,6 +122,7 @@ class Answer(NamedTuple):
     measured_conditional: float | None
     claims: tuple[Claim, ...]
     notes: tuple[Note, ...]
+    rig: RigAnswer | None = None
 
     @property
     def best(self) -> int | None:
@@ -142,8 +160,14 @@ def answer(calibration: Calibration, asked: Asked, *, source: str) -> Answer:
     if accept is None and asked.target_speedup is None:
         raise UsageError("--accept, --full or --conditional", "nothing says what is accepted")
     list_depth = accept.list_depth if accept else None
-    configured = configurations(calibration, asked.configuration, list_depth=list_depth)
-    check_verified_tokens(calibration, asked.configuration, configured)
+    rig = _changed_rig(calibration, asked.changes)
+    configuration = asked.configuration
+    if rig is not None:
+        from calibration.physical.rig_prediction import with_load_changes  # noqa: PLC0415 - on demand
+
+        configuration = with_load_changes(configuration, rig.changes)
+    configured = configurations(calibration, configuration, list_depth=list_depth)
+    check_verified_tokens(calibration, configuration, configured)
     found = (
         accept_lengths(accept, configured, calibrated_depth=calibrated_depth(calibration))
         if accept
@@ -154,23 +178,21 @@ def answer(calibration: Calibration, asked: Asked, *, source: str) -> Answer:
         _question(calibration, asked, configuration, value)
         for configuration, value in zip(configured, values, strict=True)
     ]
-    predictions = predict(calibration, questions)
-    logged = predict(calibration, _logged(questions, found)) if found else ()
+    predictions = _predicted(calibration, rig, questions)
+    logged = _predicted(calibration, rig, _logged(questions, found)) if found else ()
     depths = tuple(
         DepthAnswer(
-            num_steps=_reported(configuration, list_depth),
+            num_steps=_reported(one, list_depth),
             prediction=prediction,
             accept_known=found is not None,
             as_logged=logged[index] if logged else None,
-            accept_length_needed=None
-            if asked.target_speedup is None
-            else accept_length_needed(calibration, prediction.question, asked.target_speedup),
-            longest=longest_accept_length(configuration),
-            notes=prediction_notes(calibration, prediction, accept_known=found is not None),
+            accept_length_needed=_needed(calibration, rig, prediction, asked.target_speedup),
+            longest=longest_accept_length(one),
+            notes=prediction_notes(calibration, prediction, accept_known=found is not None)
+            if rig is None
+            else (),
         )
-        for index, (configuration, prediction) in enumerate(
-            zip(configured, predictions, strict=True)
-        )
+        for index, (one, prediction) in enumerate(zip(configured, predictions, strict=True))
     )
     curve = found.curve if found else None
     return Answer(
@@ -178,8 +200,8 @@ def answer(calibration: Calibration, asked: Asked, *, source: str) -> Answer:
         calibration=calibration,
         asked=asked,
         depths=depths,
-        choice=_choice(calibration, questions, found) if len(depths) > 1 and found else None,
-        identity=_identity(calibration, depths[0]) if len(depths) == 1 else None,
+        choice=_choice(calibration, rig, questions, found) if len(depths) > 1 and found else None,
+        identity=_identity(calibration, depths[0]) if len(depths) == 1 and rig is None else None,
         measured_depth=found.measured_depth if found else None,
         measured_conditional=_last_conditional(curve),
         claims=_claims(curve, depths, asked.claim),
@@ -188,7 +210,9 @@ def answer(calibration: Calibration, asked: Asked, *, source: str) -> Answer:
             *broken_baseline_notes(calibration),
             *_taken_as(calibration, depths[0], list_depth),
             *(found.notes if found else ()),
+            *_rig_notes(calibration, rig),
         ),
+        rig=_rig_answer(calibration, rig, asked, depths, list_depth),
     )
 
 
@@ -218,6 +242,93 @@ def note_lines(found: Answer) -> list[str]:
         known[0] + (f" (and at other depths: {len(known) - 1} more)" if len(known) > 1 else "")
         for known in messages.values()
     ]
+
+
+def _changed_rig(
+    calibration: Calibration, changes: tuple[tuple[str, str], ...]
+) -> "ChangedRig | None":
+    """The calibrated rig with changes; None where none was asked for."""
+    if not changes:
+        return None
+    from calibration.physical.rig_prediction import changed_rig  # noqa: PLC0415 - models and GPUs on demand
+
+    return changed_rig(calibration, changes)
+
+
+def _predicted(
+    calibration: Calibration, rig: "ChangedRig | None", questions: list[Question]
+) -> tuple[Prediction, ...]:
+    """Predictions of the relative form, or of the physical form on a changed rig."""
+    if rig is None:
+        return predict(calibration, questions)
+    from calibration.physical.rig_prediction import rig_predictions  # noqa: PLC0415 - on demand
+
+    return rig_predictions(rig, questions)
+
+
+def _needed(
+    calibration: Calibration,
+    rig: "ChangedRig | None",
+    prediction: Prediction,
+    target_speedup: float | None,
+) -> Estimate | None:
+    """Accept length for a target; None where there is none."""
+    if target_speedup is None:
+        return None
+    if rig is None:
+        return accept_length_needed(calibration, prediction.question, target_speedup)
+    from calibration.physical.rig_prediction import accept_length_on_rig  # noqa: PLC0415 - on demand
+
+    return accept_length_on_rig(prediction, target_speedup)
+
+
+def _rig_notes(calibration: Calibration, rig: "ChangedRig | None") -> tuple[Note, ...]:
+    """What the physical form rests on."""
+    if rig is None or calibration.physical is None:
+        return ()
+    assumed = "; ".join(calibration.physical.notes)
+    return (Note("assumed_rig", f"assumed of the rig: {assumed}"),) if assumed else ()
+
+
+def _rig_answer(
+    calibration: Calibration,
+    rig: "ChangedRig | None",
+    asked: Asked,
+    depths: tuple[DepthAnswer, ...],
+    list_depth: int | None,
+) -> RigAnswer | None:
+    """What the changes do to the first depth, where the calibrated rig has one configuration there."""
+    if rig is None or calibration.physical is None:
+        return None
+    found = RigAnswer(
+        changes=rig.changes,
+        speedup_ratio=None,
+        output_ratio=None,
+        base=None,
+        num_loads=len(calibration.physical.measured.loads),
+        assumed=calibration.physical.notes,
+    )
+    if len(depths) > 1 or not depths[0].accept_known:
+        return found
+    from calibration.physical.rig_prediction import rig_predictions, speedup_ratio  # noqa: PLC0415 - on demand
+
+    try:
+        (configuration,) = configurations(calibration, asked.configuration, list_depth=list_depth)
+        changed = depths[0].prediction
+        base = _question(calibration, asked, configuration, changed.question.accept_length)
+        (before,) = rig_predictions(rig.unchanged, [base])
+    except (UsageError, ParameterError):
+        return found
+    return found._replace(
+        base=before,
+        speedup_ratio=speedup_ratio(rig, base, changed.question),
+        output_ratio=_median_ratio(before.output_tokens_per_s, changed.output_tokens_per_s),
+    )
+
+
+def _median_ratio(before: Estimate | None, after: Estimate | None) -> float | None:
+    """Ratio of medians."""
+    return None if before is None or after is None else after.median / before.median
 
 
 def _question(
@@ -275,12 +386,15 @@ def _taken_as(
 
 
 def _choice(
-    calibration: Calibration, questions: list[Question], found: AcceptLengths
+    calibration: Calibration,
+    rig: "ChangedRig | None",
+    questions: list[Question],
+    found: AcceptLengths,
 ) -> "DepthChoice":
     """Best of the depths and of no speculation."""
     import numpy as np  # noqa: PLC0415 - its random numbers are slow to load
 
-    from specmodel.optimum import choose_depth  # noqa: PLC0415 - loads on demand
+    from specmodel.optimum import choose_among, choose_depth  # noqa: PLC0415 - loads on demand
 
     first = questions[0]
     nothing = Question(
@@ -296,6 +410,14 @@ def _choice(
     rng = np.random.default_rng(_SEED)
     steps = [int(question.configuration.num_steps or 0) for question in questions]
     drawn = accept_length_draws(found, steps, num_draws=NUM_DRAWS, rng=rng)
+    if rig is not None:
+        from calibration.physical.rig_prediction import speedup_draws  # noqa: PLC0415 - on demand
+
+        gains = speedup_draws(rig, questions, drawn, rng)
+        return choose_among(
+            np.array([0, *steps], dtype=np.float64),
+            np.concatenate([np.ones((NUM_DRAWS, 1)), gains], axis=1),
+        )
     return choose_depth(
         calibration.posterior,
         question_rows(calibration, [nothing, *questions]),

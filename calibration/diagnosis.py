@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from calibration.physical.explanation import Explanation
 from specmodel.calibrated import Calibration, Observation
 from specmodel.configuration import Configuration
 from specmodel.posterior import Posterior
@@ -25,13 +26,15 @@ class Diagnosis(NamedTuple):
     causes: tuple[str, ...]
 
 
-def diagnose(calibration: Calibration) -> Diagnosis | None:
+def diagnose(calibration: Calibration, explanation: Explanation | None = None) -> Diagnosis | None:
     """What is wrong where rounds are far more expensive than on public systems; None where not.
 
     Parameters
     ----------
     calibration : Calibration
         Of some points.
+    explanation : Explanation, optional
+        Its physical form, which gives the causes their size.
 
     Returns
     -------
@@ -40,8 +43,9 @@ def diagnose(calibration: Calibration) -> Diagnosis | None:
 
     Notes
     -----
-    The order of the causes is that of theory.md part E. Batches above `FEW_REQUESTS` are left out:
-    there a high cost may be the verification itself.
+    The order of the causes is that of theory.md part E; where the physical form knows the rig, that of
+    what each adds to a round. Batches above `FEW_REQUESTS` are left out: there a high cost may be the
+    verification itself.
     """
     public = Calibration.from_prior(calibration.prior)
     found: list[tuple[float, Observation, Estimate]] = []
@@ -59,24 +63,43 @@ def diagnose(calibration: Calibration) -> Diagnosis | None:
     return Diagnosis(
         observation=observation,
         public=expected,
-        causes=_causes(calibration, observation.configuration),
+        causes=_causes(calibration, observation.configuration, explanation),
     )
 
 
-def _causes(calibration: Calibration, configuration: Configuration) -> tuple[str, ...]:
-    """What to test for a configuration, the likeliest first."""
+def _causes(
+    calibration: Calibration, configuration: Configuration, explanation: Explanation | None
+) -> tuple[str, ...]:
+    """What to test for a configuration, the likeliest first, or the largest."""
     causes = [
-        "the draft does not run in a CUDA graph",
-        "a draft sharded over GPUs: an all-reduce at every draft step",
-        "NCCL all-reduce on more than two PCIe GPUs (no peer-to-peer)",
+        ("the draft does not run in a CUDA graph", "draft host"),
+        ("a draft sharded over GPUs: an all-reduce at every draft step", "draft all-reduce"),
+        ("NCCL all-reduce on more than two PCIe GPUs (no peer-to-peer)", "verify all-reduce"),
     ]
     if calibration.num_experts != 0:
-        causes.append("MoE: verifying k + 1 tokens reads several times the experts")
+        experts = "MoE: verifying k + 1 tokens reads several times the experts"
+        causes.append((experts, "verify memory"))
     if (configuration.context_tokens or 0.0) > _LONG_CONTEXT:
-        causes.append("the KV cache is read once per verified row, not per request")
+        causes.append(("the KV cache is read once per verified row, not per request", ""))
     if configuration.num_steps is None or (configuration.topk or 1.0) > 1.0:
-        causes.append("overhead of a draft tree (try topk 1)")
-    return (*causes, "a wrong baseline: other flags, load or scope than the run")
+        causes.append(("overhead of a draft tree (try topk 1)", ""))
+    if explanation is not None:
+        causes = _by_size(causes, explanation)
+    return (
+        *(text for text, _ in causes),
+        "a wrong baseline: other flags, load or scope than the run",
+    )
+
+
+def _by_size(causes: list[tuple[str, str]], explanation: Explanation) -> list[tuple[str, str]]:
+    """Causes with what they add to a round in the fitted form, largest first; without a size last."""
+    added = {one.name: one.added_s / explanation.step.median for one in explanation.causes}
+    sized = [
+        (f"{text}: {added[part]:+.2f} steps" if added.get(part, 0.0) > 0 else text, part)
+        for text, part in causes
+        if part not in added or added[part] > 0
+    ]
+    return sorted(sized, key=lambda cause: -added.get(cause[1], 0.0))
 
 
 def _public_cost(

@@ -10,6 +10,8 @@ from calibration.identifiability import Untold, constants_in_play, untold_consta
 from calibration.next_measurement import next_measurements
 from calibration.notes import Note
 from calibration.packaged import PackagedTable
+from calibration.physical.explanation import Explanation, explain
+from calibration.physical.rig_of_points import AskedRig, with_named_rig
 from calibration.points import read_points
 from calibration.questions import workload_of
 from calibration.residuals import Residuals, residuals
@@ -51,6 +53,7 @@ class FitSummary(NamedTuple):
     next_measurements: tuple[str, ...]
     diagnosis: Diagnosis | None
     notes: tuple[Note, ...]
+    explanation: Explanation | None
 
 
 def fit_summary(
@@ -60,6 +63,7 @@ def fit_summary(
     force: bool = False,
     table: PackagedTable | None = None,
     progress: Callable[[int], None] | None = None,
+    rig: AskedRig | None = None,
 ) -> FitSummary:
     """Read files, fit one system, and put together what to report.
 
@@ -75,6 +79,8 @@ def fit_summary(
         A packaged table to fit instead; the prior then leaves its target model out.
     progress : callable, optional
         Told how many bytes of the files have been read since it was told last.
+    rig : AskedRig, optional
+        What the user says of the machine.
 
     Returns
     -------
@@ -85,13 +91,15 @@ def fit_summary(
     FormatError, IncompatiblePointsError, UnknownKeyError, FitError
         As `calibration.fit`.
     """
-    read = read_points(list(paths) if table is None else table.path, progress=progress)
+    found = read_points(list(paths) if table is None else table.path, progress=progress)
+    read = with_named_rig(found, rig)
     chosen = select_system(read, system)
     soundness = assess_soundness(chosen.points)
     kept = chosen.points if force else chosen.points.where(soundness.kept)
     usable = system_rows(with_expert_counts(kept.frame))
     prior = None if table is None else _prior_without(chosen, usable)
-    calibration = fit(chosen.points, force=force, prior=prior)
+    calibration = fit(chosen.points, force=force, prior=prior, rig=rig)
+    explanation = explain(calibration)
     return FitSummary(
         calibration=calibration,
         points=read,
@@ -103,8 +111,9 @@ def fit_summary(
         in_play=constants_in_play(calibration),
         untold=untold_constants(calibration),
         next_measurements=next_measurements(calibration),
-        diagnosis=diagnose(calibration),
+        diagnosis=diagnose(calibration, explanation),
         notes=_notes(read, calibration, packaged=table is not None),
+        explanation=explanation,
     )
 
 

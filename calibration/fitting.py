@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 
 from calibration.map_fit import MapFit, fit_rows
 from calibration.model_catalogue import expert_counts
+from calibration.physical.factor_fit import fit_physical
+from calibration.physical.measured_times import measured_times
+from calibration.physical.rig_of_points import AskedRig, rig_of_points, with_named_rig
+from calibration.physical.scenario_record import scenario_to_record
 from calibration.points import format_points, read_points
 from calibration.soundness import (
     BASELINE_SET_ASIDE,
@@ -24,7 +28,7 @@ from calibration.table import Points
 from specmodel.baselines import Baselines
 from specmodel.calibrated import PRIOR_DOMINATED, Calibration, Observation
 from specmodel.constants import NAMES
-from specmodel.errors import FitError
+from specmodel.errors import FitError, SpecModelError
 from specmodel.prior import Prior, load_prior
 from specmodel.speedup import round_cost_from_throughput
 from specmodel.version import __version__
@@ -47,6 +51,7 @@ def fit(
     force: bool = False,
     prior: Prior | None = None,
     profile: bool = True,
+    rig: AskedRig | None = None,
 ) -> Calibration:
     r"""Constants of one system from its benchmark points, with honest intervals.
 
@@ -64,6 +69,9 @@ def fit(
         By default the packaged one for the engine, and for what is known of the experts.
     profile : bool
         Compute profile intervals of the constants that the points inform.
+    rig : AskedRig, optional
+        What is known of the machine besides the points' own columns. Where model and GPU are known, the
+        physical form is fitted to the same points.
 
     Returns
     -------
@@ -94,7 +102,7 @@ def fit(
     >>> round(calibration.observations[0].round_cost[1], 2)
     2.3
     """
-    read = points if isinstance(points, Points) else read_points(points)
+    read = with_named_rig(points if isinstance(points, Points) else read_points(points), rig)
     chosen = select_system(read, system)
     soundness = _soundness(chosen, force=force)
     kept = chosen.points if force else chosen.points.where(soundness.kept)
@@ -105,7 +113,50 @@ def fit(
         experts_known=usable.experts_known, engine=str(frame["engine"].iloc[0])
     )
     fitted = fit_rows(usable.rows, usable.log_speedup, belief, spread_log_sd=usable.spread_log_sd)
-    return _calibration(chosen, usable, belief, fitted, soundness, forced=force, profile=profile)
+    relative = _calibration(
+        chosen, usable, belief, fitted, soundness, forced=force, profile=profile
+    )
+    return with_physical_fit(relative, frame, usable, rig)
+
+
+def with_physical_fit(
+    calibration: Calibration, frame: pd.DataFrame, rows: SystemRows, rig: AskedRig | None = None
+) -> Calibration:
+    """Return a calibration with the physical form of its rig, or with the reason why it has none.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        The relative fit of the same points.
+    frame : pandas.DataFrame
+        The points.
+    rows : SystemRows
+        Of the points.
+    rig : AskedRig, optional
+        What the user says of the machine.
+
+    Returns
+    -------
+    Calibration
+
+    Raises
+    ------
+    SpecModelError
+        If what the user said of the machine cannot be.
+    """
+    found = rig_of_points(frame, rig)
+    if found.scenario is None:
+        return replace(calibration, rig_note=found.reason)
+    try:
+        times = measured_times(rows, calibration.posterior)
+        physical = fit_physical(
+            found.scenario.rig(), times, record=scenario_to_record(found.scenario)
+        )
+    except SpecModelError as error:
+        if rig is not None and rig.given:
+            raise
+        return replace(calibration, rig_note=str(error))
+    return replace(calibration, physical=replace(physical, notes=found.assumed))
 
 
 _DECODE_ONLY = (

@@ -13,6 +13,7 @@ from specmodel.configuration import Configuration, Run
 from specmodel.constants import NAMES, NUM_CONSTANTS, to_natural
 from specmodel.cost import REFERENCE_STEP_TIME_S, BatchCurve
 from specmodel.errors import ExtrapolationWarning
+from specmodel.physical_fit import PhysicalFit
 from specmodel.posterior import NEW, Posterior
 from specmodel.prior import Prior, load_prior
 from specmodel.version import __version__
@@ -146,6 +147,10 @@ class Calibration:
         Whether the rows of broken baselines were fitted all the same.
     decode_only : bool
         Whether every throughput leaves out prefill and idle time: predictions do, too.
+    physical : PhysicalFit or None
+        The physical form fitted to the same points, where their machine is known.
+    rig_note : str
+        Why there is no physical form; empty where there is one.
     """
 
     label: str
@@ -170,6 +175,8 @@ class Calibration:
     broken_baselines: tuple[str, ...] = ()
     forced: bool = False
     decode_only: bool = False
+    physical: PhysicalFit | None = None
+    rig_note: str = ""
 
     @classmethod
     def from_prior(cls, prior: Prior | None = None) -> "Calibration":

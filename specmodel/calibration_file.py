@@ -17,6 +17,7 @@ from specmodel.configuration import Configuration, Run
 from specmodel.constants import NAMES, NUM_CONSTANTS
 from specmodel.cost import BatchCurve
 from specmodel.errors import FormatError
+from specmodel.physical_record import physical_from_record, physical_to_record
 from specmodel.posterior import Posterior
 from specmodel.prior import Noise, prior_from_record, prior_to_record
 
@@ -290,6 +291,8 @@ def calibration_to_record(calibration: Calibration) -> dict[str, Any]:
         "broken_baselines": list(calibration.broken_baselines),
         "forced": calibration.forced,
         "decode_only": calibration.decode_only,
+        "physical": calibration.physical and physical_to_record(calibration.physical),
+        "rig_note": calibration.rig_note,
     }
 
 
@@ -400,7 +403,10 @@ def calibration_from_record(record: Mapping[str, Any]) -> Calibration:
         notes=tuple(record["notes"]),
         broken_baselines=tuple(record["broken_baselines"]),
         forced=bool(record["forced"]),
-        decode_only=bool(record.get("decode_only", False)),  # files of 0.1.0 lack it
+        # Files of 0.1.0 lack what follows.
+        decode_only=bool(record.get("decode_only", False)),
+        physical=physical_from_record(record["physical"]) if record.get("physical") else None,
+        rig_note=str(record.get("rig_note", "")),
     )
 
 

@@ -2,12 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
 from calibration.commands.large_files import progress_of
 from calibration.commands.option_values import picture
 from calibration.commands.output_files import check_outputs
+from calibration.commands.rig_options import asked_rig, rig_options
 from calibration.questions import UsageError
 
 
@@ -23,6 +25,8 @@ from calibration.questions import UsageError
     show_default=True,
     help="Calibration file to write; standard output (-) has the report and is refused.",
 )
+@rig_options
+@click.option("--explain", is_flag=True, help="Say what a round is made of, term by term.")
 @click.option("--force", is_flag=True, help="Fit although the baselines are unsound.")
 @click.option("--plot", metavar="FILE", callback=picture, help="Draw predicted against measured.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
@@ -32,9 +36,11 @@ def command(
     system: str | None,
     name: str | None,
     output: Path,
+    explain: bool,
     force: bool,
     plot: Path | None,
     as_json: bool,
+    **rig: Any,  # noqa: ANN401 - as `rig_options` declares them
 ) -> None:
     """Fit the constants of one system from benchmark points, and write calibration.json.
 
@@ -45,6 +51,7 @@ def command(
     specmodel fit bench.csv
     specmodel fit server.log baseline.log
     specmodel fit --data specbundle-llama31-8b -o llama.json --plot llama.png
+    specmodel fit bench.csv --model Qwen3-8B --gpu H100 --explain
     """  # noqa: D301 - click wants the backspace itself
     if bench and name:
         raise UsageError("one of them", "BENCH and --data both name points")
@@ -59,7 +66,14 @@ def command(
     table = packaged_table(name) if name else None
     check_outputs([output, plot], [*bench, table.path if table else None])
     with progress_of(bench) as progress:
-        summary = fit_summary(bench, system=system, force=force, table=table, progress=progress)
+        summary = fit_summary(
+            bench,
+            system=system,
+            force=force,
+            table=table,
+            progress=progress,
+            rig=asked_rig(**rig),
+        )
     summary.calibration.save(output)
     if as_json:
         from calibration.report.fit_json import fit_json  # noqa: PLC0415 - as above
@@ -68,7 +82,7 @@ def command(
     else:
         from calibration.report.fit_text import fit_text  # noqa: PLC0415 - as above
 
-        click.echo(fit_text(summary, str(output)))
+        click.echo(fit_text(summary, str(output), explained=explain))
     for note in summary.notes:
         click.echo(wrapped(note.message, first="Warning: ", indent=9), err=True)
     if plot is not None:

@@ -206,3 +206,16 @@ def picture(ctx: click.Context, param: click.Parameter, value: str | None) -> Pa
     if not value.lower().endswith(_PICTURES):
         raise click.BadParameter(f"{value!r} must end in {', '.join(_PICTURES)}", ctx, param)
     return Path(value)
+
+
+def changes_of(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    """Keys and texts of ``KEY=VALUE``."""
+    pairs = []
+    for value in values:
+        key, separator, text = value.partition("=")
+        if not separator or not text.strip():
+            raise click.BadParameter(f"{value[:60]!r} is not KEY=VALUE", ctx, param)
+        pairs.append((key.strip(), text.strip()))
+    return tuple(pairs)

@@ -11,7 +11,14 @@ from calibration.answer import Asked, answer, note_lines
 from calibration.bounds import BOUNDS
 from calibration.commands.calibration_option import DEFAULT_CALIBRATION, chosen_calibration
 from calibration.commands.large_files import progress_of
-from calibration.commands.option_values import DEEPEST, Number, accuracies, depths, picture
+from calibration.commands.option_values import (
+    DEEPEST,
+    Number,
+    accuracies,
+    changes_of,
+    depths,
+    picture,
+)
 from calibration.commands.output_files import check_outputs
 from calibration.questions import AskedConfiguration, UsageError
 from calibration.report.layout import wrapped
@@ -90,6 +97,16 @@ _MOST_TOKENS = int(BOUNDS["num_draft_tokens"].most)
     help=f"Written by `specmodel fit`.  [default: ./{DEFAULT_CALIBRATION}, else the packaged prior]",
 )
 @click.option(
+    "--set",
+    "changes",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=changes_of,
+    help="Change the calibrated rig or its load, priced by the physical form: interconnect, allreduce, "
+    "tp_size, gpu, dtype, kv_dtype, model, batch_size, context_tokens, depth, topk, schedule, "
+    "draft.kind, draft.vocab, draft.tp_size, draft.step_ms.",
+)
+@click.option(
     "--points", type=click.Path(path_type=Path), help="Predict every row of a points file, as CSV."
 )
 @click.option("--plot", metavar="FILE", callback=picture, help="Draw tokens/s by accept length.")
@@ -111,6 +128,7 @@ def command(  # noqa: PLR0917 - click passes by name
     target_speedup: float | None,
     claim: float | None,
     calibration: Path | None,
+    changes: tuple[tuple[str, str], ...],
     points: Path | None,
     plot: Path | None,
     *,
@@ -126,6 +144,7 @@ def command(  # noqa: PLR0917 - click passes by name
     specmodel predict --full .742,.47,.29,.15,.097 --depth 1:10
     specmodel predict --accept 2.75 --accept-depth 5 --depth 10
     specmodel predict --target-speedup 1.3
+    specmodel predict --accept 2.75 --set interconnect=nvlink4 --set batch_size=8
     """  # noqa: D301 - click wants the backspace itself
     _check_usage(click.get_current_context())
     configuration = AskedConfiguration(
@@ -160,6 +179,7 @@ def command(  # noqa: PLR0917 - click passes by name
                 baseline_tokens_per_s=baseline,
                 target_speedup=target_speedup,
                 claim=claim,
+                changes=changes,
             ),
             source=source,
         )
@@ -204,6 +224,8 @@ def _check_usage(context: click.Context) -> None:
         raise UsageError("one of them", f"{' and '.join(acceptance)} say the same thing twice")
     if "--accept-depth" in given and "--accept" not in given:
         raise UsageError("--accept", "--accept-depth says where an accept length was measured")
+    if "--plot" in given and "--set" in given:
+        raise UsageError("one of them", "--plot draws the calibrated rig, which --set changes")
     if "--plot" in given and not acceptance:
         raise UsageError("--accept, --full, --conditional or --log", "--plot draws predictions")
 

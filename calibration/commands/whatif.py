@@ -1,122 +1,107 @@
-"""`specmodel whatif`: what a rig gives from names alone, and what one change of it would do."""
+"""`specmodel whatif`: what a rig gives, and what one change of it would do to the speed-up."""
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from calibration.bounds import BOUNDS
-from calibration.commands.option_values import DEEPEST, Number
-from specmodel.errors import FormatError, ParameterError
+from calibration.commands.calibration_option import DEFAULT_CALIBRATION, chosen_calibration
+from calibration.commands.option_values import DEEPEST, Number, changes_of
+from calibration.commands.rig_options import asked_rig, rig_options
+from calibration.questions import AskedConfiguration, UsageError
+from specmodel.errors import ParameterError
 
 if TYPE_CHECKING:
-    from specmodel.cost.allreduce_curve import AllReduceCurve
+    from calibration.physical.scenario import Scenario
+    from specmodel.physical_fit import PhysicalFit
 
-_MOST_GPUS = 4096
 _MOST_TOKENS = int(BOUNDS["num_draft_tokens"].most)
 
 
-def _changes(
-    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
-) -> tuple[tuple[str, str], ...]:
-    """Keys and texts of ``KEY=VALUE``."""
-    pairs = []
-    for value in values:
-        key, separator, text = value.partition("=")
-        if not separator or not text.strip():
-            raise click.BadParameter(f"{value[:60]!r} is not KEY=VALUE", ctx, param)
-        pairs.append((key.strip(), text.strip()))
-    return tuple(pairs)
-
-
 @click.command()
-@click.option("--model", required=True, help="Name of a packaged model, or its config.json.")
-@click.option("--gpu", required=True, help="Name of a GPU, such as H100.")
+@rig_options
 @click.option(
-    "--num-gpus", type=click.IntRange(1, _MOST_GPUS), default=1, show_default=True, help="GPUs."
-)
-@click.option("--interconnect", default="", help="Link between them, such as nvlink4 or pcie5.")
-@click.option("--dtype", default="", help="Stored weights, such as fp8.  [default: as released]")
-@click.option(
-    "--allreduce",
+    "--calibration",
     type=click.Path(path_type=Path),
-    help="Measured all-reduces, of `specmodel allreduce fit`.",
+    help=f"Written by `specmodel fit` for a known rig.  [default: ./{DEFAULT_CALIBRATION}, where no "
+    "--model and --gpu are given]",
 )
-@click.option("--depth", type=click.IntRange(1, DEEPEST), required=True, help="Draft depth.")
-@click.option(
-    "--topk", type=click.IntRange(1, _MOST_TOKENS), default=1, show_default=True, help="Branches."
-)
+@click.option("--depth", type=click.IntRange(1, DEEPEST), help="Draft depth.")
+@click.option("--topk", type=click.IntRange(1, _MOST_TOKENS), help="Branches.  [default: 1]")
 @click.option(
     "--num-draft-tokens",
     type=click.IntRange(1, _MOST_TOKENS),
     help="Verified tokens, root included; needed where --topk is above 1.",
 )
-@click.option("--batch-size", type=Number("batch_size"), default=1, help="Running requests.")
-@click.option("--context-tokens", type=Number("context_tokens"), default=0, help="Context length.")
 @click.option(
-    "--accept", type=Number("accept_length"), required=True, help="Accept length, held fixed."
+    "--batch-size", type=Number("batch_size"), help="Running requests.  [default: 1, or calibrated]"
+)
+@click.option(
+    "--context-tokens",
+    type=Number("context_tokens"),
+    help="Context length.  [default: 0, or calibrated]",
+)
+@click.option(
+    "--accept",
+    type=Number("accept_length"),
+    help="Accept length, held fixed.  [default: the measured one]",
 )
 @click.option(
     "--set",
     "changes",
     metavar="KEY=VALUE",
     multiple=True,
-    callback=_changes,
-    help="A change to price, each alone and then all together: interconnect, tp_size (or num_gpus), "
-    "batch_size, context_tokens, dtype, depth, gpu.  [default: changes that make sense for the rig]",
+    callback=changes_of,
+    help="A change to price, each alone and then all together: interconnect, allreduce, tp_size, gpu, "
+    "model, dtype, kv_dtype, batch_size, context_tokens, depth, topk, schedule, draft.kind, "
+    "draft.vocab, draft.tp_size, draft.step_ms.  [default: changes that make sense for the rig]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
-def command(  # noqa: PLR0917 - click passes by name
-    model: str,
-    gpu: str,
-    num_gpus: int,
-    interconnect: str,
-    dtype: str,
-    allreduce: Path | None,
-    depth: int,
-    topk: int,
-    num_draft_tokens: int | None,
-    batch_size: float,
-    context_tokens: float,
-    accept: float,
-    changes: tuple[tuple[str, str], ...],
+def command(
     *,
+    calibration: Path | None,
+    depth: int | None,
+    topk: int | None,
+    num_draft_tokens: int | None,
+    batch_size: float | None,
+    context_tokens: float | None,
+    accept: float | None,
+    changes: tuple[tuple[str, str], ...],
     as_json: bool,
+    **rig: Any,  # noqa: ANN401 - as `rig_options` declares them
 ) -> None:
-    """Price a rig from names alone, and what a change of it does to the speed-up.
+    """Price a rig, and what a change of it does to the speed-up, largest effect first.
 
-    A physical prior, from datasheets and public measurements: it is not fitted to your points yet.
-    The draft model is assumed: the model's MTP layer, else an EAGLE-3 head.
+    The rig is that of a calibration whose points say their model and GPU, or named by --model and
+    --gpu. A named rig has a physical prior, from datasheets and public measurements: it is not
+    fitted to your points yet. What is not said of the draft model is assumed.
 
     \b
+    specmodel whatif
     specmodel whatif --model QwQ-32B --gpu H100 --depth 3 --accept 2.5
     specmodel whatif --model Kimi-K2.6 --gpu "RTX PRO 6000 Server" --num-gpus 8 \\
       --interconnect pcie5 --depth 3 --accept 2.5 --set interconnect=nvlink5
     """  # noqa: D301 - click wants the backspace itself
-    from calibration.model_config import named_model  # noqa: PLC0415 - on demand
-    from calibration.scenario import Scenario  # noqa: PLC0415 - as above
-    from calibration.whatif import what_if  # noqa: PLC0415 - as above
+    asked = AskedConfiguration(
+        num_steps=None if depth is None else (depth,),
+        topk=topk,
+        num_draft_tokens=num_draft_tokens,
+        batch_size=batch_size,
+        context_tokens=context_tokens,
+    )
+    named = any(value for value in rig.values())
+    if named and calibration is not None:
+        raise UsageError("one of them", "--calibration and --model both say what the rig is")
+    from calibration.physical.whatif import what_if  # noqa: PLC0415 - on demand
 
-    curves = () if allreduce is None else _curves(allreduce, num_gpus)
     try:
-        found = what_if(
-            Scenario(
-                model=named_model(model),
-                gpu=gpu,
-                tp_size=num_gpus,
-                interconnect=interconnect,
-                dtype=dtype,
-                curves=curves,
-                depth=depth,
-                topk=topk,
-                num_draft_tokens=num_draft_tokens,
-                batch_size=batch_size,
-                context_tokens=context_tokens,
-                accept_length=accept,
-            ),
-            changes,
-        )
+        if named:
+            base, fit = _named(rig, asked, accept), None
+        else:
+            base, fit = _calibrated(calibration, asked, accept)
+        found = what_if(base, changes, fit=fit)
     except ParameterError as error:  # all that can be out of range here was given by option
         raise click.UsageError(str(error)) from None
     if as_json:
@@ -129,13 +114,48 @@ def command(  # noqa: PLR0917 - click passes by name
         click.echo(what_if_text(found))
 
 
-def _curves(path: Path, num_gpus: int) -> "tuple[tuple[int, AllReduceCurve], ...]":
-    """Measured all-reduces by ranks; those of the base must be among them."""
-    from calibration.allreduce.allreduce_file import load_all_reduces  # noqa: PLC0415 - scipy
+def _named(rig: dict[str, Any], asked: AskedConfiguration, accept: float | None) -> "Scenario":
+    """A rig from names, at the load that was asked for."""
+    from calibration.model_config import named_model  # noqa: PLC0415 - as above
+    from calibration.physical.draft_choice import DraftChoice  # noqa: PLC0415 - on demand
+    from calibration.physical.scenario import Scenario  # noqa: PLC0415 - as above
 
-    found = tuple((one.fit.num_ranks, one.fit.curve) for one in load_all_reduces(path))
-    ranks = sorted({count for count, _ in found})
-    if num_gpus not in ranks:
-        known = ", ".join(map(str, ranks)) or "none"
-        raise FormatError(path, f"no all-reduce of {num_gpus} ranks; it has {known}")
-    return found
+    given = asked_rig(**rig)
+    for option, value in (
+        ("--model", given.model),
+        ("--gpu", given.gpu),
+        ("--depth", asked.num_steps),
+        ("--accept", accept),
+    ):
+        if not value:
+            raise UsageError(option, "a rig from names has no measured configuration")
+    depth = (asked.num_steps or (1,))[0]
+    return Scenario(
+        model=named_model(given.model),
+        gpu=given.gpu,
+        tp_size=given.num_gpus or 1,
+        interconnect=given.interconnect,
+        dtype=given.dtype,
+        curves=given.curves,
+        draft=given.draft or DraftChoice(),
+        depth=depth,
+        topk=int(asked.topk or 1),
+        num_draft_tokens=None if asked.num_draft_tokens is None else int(asked.num_draft_tokens),
+        batch_size=asked.batch_size or 1,
+        context_tokens=asked.context_tokens or 0,
+        accept_length=accept or 1.0,
+    )
+
+
+def _calibrated(
+    path: Path | None, asked: AskedConfiguration, accept: float | None
+) -> "tuple[Scenario, PhysicalFit]":
+    """The rig of a calibration at one of its configurations, with its fit."""
+    from calibration.physical.rig_prediction import calibrated_scenario  # noqa: PLC0415 - on demand
+
+    known, _ = chosen_calibration(path)
+    if not known.num_points:
+        raise UsageError(
+            "--model and --gpu, or --calibration", f"there is no ./{DEFAULT_CALIBRATION} here"
+        )
+    return calibrated_scenario(known, asked, accept_length=accept)

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from calibration.fit_summary import FitSummary
+from calibration.report.explain_json import explain_json
 from specmodel.constants import CONSTANTS
 from specmodel.question import Estimate
 
@@ -69,6 +70,8 @@ def fit_json(summary: FitSummary, path: str) -> dict[str, Any]:
             "public_round_cost": _estimate(summary.diagnosis.public),
             "causes": list(summary.diagnosis.causes),
         },
+        "physical": explain_json(summary.explanation),
+        "rig_note": calibration.rig_note or None,
         "notes": list(calibration.notes),
         "warnings": [{"code": note.code, "message": note.message} for note in summary.notes],
     }

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from calibration.fit_summary import ConfigurationCost, FitSummary
+from calibration.report.explain_text import explain_text
 from calibration.report.layout import WIDTH, interval, labelled, number, percent, table, wrapped
+from calibration.report.rig_words import rig_words
 from specmodel.calibrated import ConstantEstimate
 from specmodel.constants import CONSTANTS
 
@@ -31,7 +33,7 @@ _PLAIN = {
 }
 
 
-def fit_text(summary: FitSummary, path: str) -> str:
+def fit_text(summary: FitSummary, path: str, *, explained: bool = False) -> str:
     """Return a fit as text; its warnings are printed apart.
 
     Parameters
@@ -40,6 +42,8 @@ def fit_text(summary: FitSummary, path: str) -> str:
         What was fitted.
     path : str
         The calibration file that was written.
+    explained : bool
+        Whether to say what a round is made of, term by term.
 
     Returns
     -------
@@ -54,6 +58,7 @@ def fit_text(summary: FitSummary, path: str) -> str:
         _open(summary),
         _diagnosis(summary),
         _next(summary),
+        _explained(summary) if explained else _rig(summary),
         labelled("written", f"{path}; ask it with `specmodel predict --accept ...`"),
     ]
     return "\n\n".join(block for block in blocks if block)
@@ -234,6 +239,20 @@ def _next(summary: FitSummary) -> str:
     """What to measure next."""
     lines = [f"{number}. {one}" for number, one in enumerate(summary.next_measurements, start=1)]
     return _listed("measure next", lines)
+
+
+def _rig(summary: FitSummary) -> str:
+    """Whether the rig is known, on one line."""
+    found = summary.explanation
+    if found is None:
+        return labelled("rig", f"not priced: {summary.calibration.rig_note}")
+    fitted = f"{rig_words(found.scenario)}, fitted to {_plural(found.num_loads, 'time')}"
+    return labelled("rig", f"{fitted}; --explain says what a round is made of")
+
+
+def _explained(summary: FitSummary) -> str:
+    """The physical form, or why there is none."""
+    return _rig(summary) if summary.explanation is None else explain_text(summary.explanation)
 
 
 def _listed(label: str, lines: Sequence[str]) -> str:

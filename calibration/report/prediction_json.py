@@ -99,6 +99,11 @@ def _single(answer: Answer, depth: DepthAnswer, shared: list[dict[str, str]]) ->
             "feasible": math.isfinite(needed.median)
             and (depth.longest is None or needed.median <= depth.longest),
         }
+    if answer.rig is not None:
+        record["set"] = dict(answer.rig.changes)
+        record["physical"] = True
+        record["speedup_ratio"] = estimate_json(answer.rig.speedup_ratio)
+        record["output_ratio"] = answer.rig.output_ratio
     if answer.asked.claim is not None and depth is answer.depths[-1]:
         record["claims"] = [
             {"accept_length": one.accept_length, "required_conditional_accuracy": one.conditional}

@@ -14,6 +14,7 @@ from calibration.report.layout import (
     table,
     wrapped,
 )
+from calibration.report.rig_words import PART_NAMES
 from specmodel.prediction import Prediction
 from specmodel.question import Estimate
 from specmodel.units import MILLI
@@ -34,7 +35,29 @@ def prediction_text(answer: Answer) -> str:
     """
     several = len(answer.depths) > 1
     body = _several(answer) if several else _single(answer, answer.depths[0])
-    return "\n".join([_head(answer), "", *body])
+    return "\n".join([_head(answer), *_changes(answer), "", *body])
+
+
+def _changes(answer: Answer) -> list[str]:
+    """What was changed of the calibrated rig, and what that does."""
+    rig = answer.rig
+    if rig is None:
+        return []
+    asked = ", ".join(f"{key}={text}" for key, text in rig.changes)
+    lines = [
+        "",
+        labelled("with", f"{asked}: the physical form, fitted to {rig.num_loads} measured times"),
+    ]
+    if rig.speedup_ratio is not None and rig.base is not None:
+        output = "" if rig.output_ratio is None else f", tokens/s x {number(rig.output_ratio)}"
+        lines.append(
+            labelled(
+                "over the rig",
+                f"speed-up x {number(rig.speedup_ratio.median)} (90 %: {interval(rig.speedup_ratio)})"
+                f"{output}; as it is: speed-up {number(rig.base.speedup.median)}",
+            )
+        )
+    return lines
 
 
 def _head(answer: Answer) -> str:
@@ -54,7 +77,8 @@ def _single(answer: Answer, depth: DepthAnswer) -> list[str]:
         logged = depth.as_logged
         numbers = _numbers(prediction) if logged is None else _side_by_side(logged, prediction)
         lines += [_accept_line(answer, depth), "", numbers]
-    lines += ["", _break_even(prediction), _round(prediction)]
+    lines += ["", _break_even(prediction)]
+    lines += [_round(prediction)] if answer.rig is None else ["", _rig_round(prediction)]
     lines += _target(answer, depth)
     lines += _claims(answer)
     if answer.identity is not None:
@@ -102,7 +126,7 @@ def _rows(prediction: Prediction) -> list[tuple[str, Estimate, int, str]]:
     rows = [("speed-up", prediction.speedup, 2, faster)]
     if prediction.output_tokens_per_s and rate is not None:
         rows.append(
-            ("tokens/s", prediction.output_tokens_per_s, 1, f"without speculation {rate:g}")
+            ("tokens/s", prediction.output_tokens_per_s, 1, f"without speculation {rate:.4g}")
         )
     batch = prediction.question.configuration.batch_size
     if prediction.per_user_tokens_per_s and batch is not None and batch > 1:
@@ -169,6 +193,18 @@ def _round(prediction: Prediction) -> str:
     times = [part.time_s for part in prediction.breakdown if part.time_s is not None]
     total = f", together {sum(times) / MILLI:.3g} ms" if times else ""
     return labelled("a round", "; ".join(parts) + total)
+
+
+def _rig_round(prediction: Prediction) -> str:
+    """The round by phase and cause."""
+    rows = [["a round", "ms", "share"]]
+    rows += [
+        [PART_NAMES.get(part.term, part.term), f"{part.time_s / MILLI:.2f}", percent(part.share)]
+        for part in prediction.breakdown
+        if part.time_s is not None
+    ]
+    total = sum(part.time_s or 0.0 for part in prediction.breakdown)
+    return table([*rows, ["together", f"{total / MILLI:.2f}", ""]], align="lrr")
 
 
 def _target(answer: Answer, depth: DepthAnswer) -> list[str]:

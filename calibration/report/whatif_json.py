@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from calibration.physical.priced_scenarios import ScenarioPrice
+from calibration.physical.whatif import Row, WhatIf
 from calibration.report.prediction_json import estimate_json
-from calibration.whatif import Priced, Row, WhatIf
 from specmodel.question import Estimate
 from specmodel.units import GIGA, MILLI
 
@@ -27,12 +28,17 @@ def what_if_json(found: WhatIf) -> dict[str, Any]:
     """
     return {
         "schema_version": SCHEMA_VERSION,
-        "kind": "physical_prior",
-        "fitted_to_points": False,
+        "kind": "physical_fit" if found.num_points else "physical_prior",
+        "fitted_to_points": found.num_points > 0,
+        "num_times": found.num_points,
         "accept_length_held_fixed": True,
         "draft_model": found.draft,
         "base": _priced(found.base),
         "changes": [_row(row) for row in found.rows],
+        "elasticities": [
+            {"what": one.label, "speedup": one.speedup, "output_tokens_per_s": one.output}
+            for one in found.elasticities
+        ],
         "all_together": None if found.together is None else _row(found.together),
     }
 
@@ -47,7 +53,7 @@ def _row(row: Row) -> dict[str, Any]:
     }
 
 
-def _priced(priced: Priced) -> dict[str, Any]:
+def _priced(priced: ScenarioPrice) -> dict[str, Any]:
     """One scenario with its price."""
     scenario, memory = priced.scenario, priced.memory
     total = priced.round_s.median

@@ -1,7 +1,9 @@
 """What-if tables as text: the base, where its round goes, and changes by their effect."""
 
+from calibration.physical.priced_scenarios import ScenarioPrice
+from calibration.physical.whatif import Row, WhatIf
 from calibration.report.layout import interval, labelled, number, percent, table, wrapped
-from calibration.whatif import Priced, Row, WhatIf
+from calibration.report.rig_words import PART_NAMES, rig_words
 from specmodel.question import Estimate
 from specmodel.units import MILLI
 
@@ -10,24 +12,15 @@ PRIOR_NOTE = (
 )
 """Said in every report."""
 
+FITTED_NOTE = "Fitted to {} measured times of this rig; `specmodel fit --explain` shows how well."
+"""Said instead where the rig was measured."""
+
 FIXED_NOTE = (
     "The accept length is held fixed; a deeper draft would accept more, a shallower one less. "
-    "Intervals are 90 %; what base and change share cancels in 'x base', and what such changes "
-    "were mispriced by in public tables is added."
+    "Intervals are 90 %; in 'x base' what base and change share cancels. That a changed rig "
+    "shares half of what the form misses with its base is a judgement."
 )
-
-PART_NAMES = {
-    "draft memory": "draft: reading weights and cache",
-    "draft compute": "draft: computing",
-    "draft all-reduce": "draft: all-reduce",
-    "draft host": "draft: kernels, launches, host",
-    "verify memory": "verify: reading weights and cache",
-    "verify compute": "verify: computing",
-    "verify all-reduce": "verify: all-reduce",
-    "verify host": "verify: kernels and launches",
-    "round host": "host between rounds",
-}
-"""Plain names of the parts of a round."""
+"""Said in every report."""
 
 _LONGEST_LABEL = 22
 
@@ -51,29 +44,23 @@ def what_if_text(found: WhatIf) -> str:
         _parts(base),
         _changes([*found.rows, *([found.together] if found.together else [])]),
         _refused([*found.rows, *([found.together] if found.together else [])]),
+        _elasticities(found),
         wrapped(FIXED_NOTE),
-        wrapped(PRIOR_NOTE),
+        wrapped(FITTED_NOTE.format(found.num_points) if found.num_points else PRIOR_NOTE),
     ]
     return "\n\n".join(piece for piece in pieces if piece)
 
 
-def _summary(base: Priced, draft: str) -> list[str]:
+def _summary(base: ScenarioPrice, draft: str) -> list[str]:
     """The base in labelled lines."""
     scenario = base.scenario
-    link = "" if scenario.tp_size == 1 else f" over {scenario.interconnect or 'the measured link'}"
-    measured = ", all-reduce measured" if scenario.curve is not None else ""
-    formats = scenario.dtype or "weights as released"
     tree = f", topk {scenario.topk}, {scenario.num_draft_tokens} verified"
     load = (
         f"depth {scenario.depth}{tree if scenario.num_draft_tokens else ''}, batch {scenario.batch_size:g}, "
         f"context {scenario.context_tokens:g} tokens, accept length {scenario.accept_length:g}"
     )
     return [
-        wrapped(
-            f"Base: {scenario.model.name} ({formats}) on {scenario.tp_size} x {scenario.gpu}{link}"
-            f"{measured}",
-            indent=6,
-        ),
+        wrapped(f"Base: {rig_words(scenario)}", indent=6),
         labelled("draft model", f"{draft}, bf16 (assumed)"),
         labelled("load", load),
         labelled("base step", _with_interval(base.step_s.scaled(1 / MILLI), " ms")),
@@ -90,7 +77,7 @@ def _with_interval(estimate: Estimate, unit: str, *, digits: int = 2) -> str:
     return f"{number(estimate.median, digits)}{unit} ({interval(estimate, digits)})"
 
 
-def _parts(base: Priced) -> str:
+def _parts(base: ScenarioPrice) -> str:
     """Where the round goes."""
     total = base.round_s.median
     rows = [["where the round goes", "ms", "share"]]
@@ -127,6 +114,18 @@ def _changes(rows: list[Row]) -> str:
     lines = table(cells, align="lrrrrr").splitlines()
     pairs = zip(names, lines, strict=True)
     return "\n".join(f"{name}\n{line}" if name else line for name, line in pairs)
+
+
+def _elasticities(found: WhatIf) -> str:
+    """What can be made faster, by what it gives."""
+    if not found.elasticities:
+        return ""
+    rows = [["10 % faster", "speed-up", "tokens/s"]]
+    rows += [
+        [one.label, f"{10 * one.speedup:+.1f} %", f"{10 * one.output:+.1f} %"]
+        for one in found.elasticities
+    ]
+    return table(rows, align="lrr")
 
 
 def _refused(rows: list[Row]) -> str:

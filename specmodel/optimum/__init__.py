@@ -2,6 +2,7 @@
 
 from specmodel.optimum.break_even import break_even_accept_length as break_even_accept_length
 from specmodel.optimum.depth_choice import DepthChoice as DepthChoice
+from specmodel.optimum.depth_choice import choose_among as choose_among
 from specmodel.optimum.depth_choice import choose_depth as choose_depth
 from specmodel.optimum.depth_rule import best_num_steps as best_num_steps
 from specmodel.optimum.depth_rule import depth_speedups as depth_speedups
@@ -15,6 +16,7 @@ __all__ = [
     "RoundDraws",
     "best_num_steps",
     "break_even_accept_length",
+    "choose_among",
     "choose_depth",
     "decision_regret",
     "depth_speedups",

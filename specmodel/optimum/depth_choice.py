@@ -154,7 +154,41 @@ def choose_depth(
         accept = _accept_length_draws(rows, accept_log_sd, num_draws, rng)
     else:
         accept = _checked_draws(accept_length_draws, accept_log_sd, (num_draws, len(rows)))
-    speedup = np.where(num_steps == 0, 1.0, rounds.speedup(accept))
+    return choose_among(num_steps, np.where(num_steps == 0, 1.0, rounds.speedup(accept)))
+
+
+def choose_among(num_steps: Array, speedup: Array) -> DepthChoice:
+    r"""Depth with the least expected loss of throughput among equally likely speed-ups.
+
+    .. math:: k^* = \arg\min_k \operatorname{E}\left[1 - \frac{S_k}{\max_j S_j}\right]
+
+    Parameters
+    ----------
+    num_steps : numpy.ndarray, shape (n,)
+        Candidate depths; 0 is no speculation, [tokens].
+    speedup : numpy.ndarray, shape (draws, n)
+        Positive, [-].
+
+    Returns
+    -------
+    DepthChoice
+
+    Raises
+    ------
+    ParameterError
+        If the shapes do not fit.
+
+    Notes
+    -----
+    Of equals the smallest depth.
+
+    Examples
+    --------
+    >>> choose_among(np.array([2.0, 4.0]), np.array([[1.5, 1.4], [1.5, 1.55]])).best_num_steps
+    2
+    """
+    if speedup.ndim != 2 or speedup.shape[1:] != num_steps.shape:
+        raise ParameterError("speedup", speedup.shape, f"of shape (draws, {num_steps.size})")
     loss = 1.0 - speedup / speedup.max(axis=1, keepdims=True)
     shallow_first = np.argsort(num_steps, kind="stable")
     fastest = shallow_first[np.argmax(speedup[:, shallow_first], axis=1)]
@@ -162,7 +196,7 @@ def choose_depth(
     return DepthChoice(
         num_steps=num_steps,
         speedup=speedup,
-        probability_best=np.bincount(fastest, minlength=len(rows)) / num_draws,
+        probability_best=np.bincount(fastest, minlength=num_steps.size) / speedup.shape[0],
         expected_regret=regret,
         best=int(shallow_first[np.argmin(regret[shallow_first])]),
     )

@@ -1,4 +1,4 @@
-"""Rounds of many configurations and draws: one pricing per context, and what draws say."""
+"""Rounds of many configurations and draws: one pricing per context."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -8,98 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specmodel.cost.physical_round import RoundParts
-from specmodel.cost.step_multipliers import PRIOR_LOG_SD, StepMultipliers
+from specmodel.cost.step_multipliers import StepMultipliers
 from specmodel.cost.step_time import StepParts
 from specmodel.errors import ParameterError
 
 Array = NDArray[np.float64]
 
-MOST_DRAWS: Final = 1_000_000
-"""Bound of the memory that draws take (judgement). [-]"""
-
 MOST_CONTEXTS: Final = 4096
 """Different contexts that one call prices: each has its own work. [-]"""
-
-
-def central_interval(values: Array) -> tuple[Array, Array, Array]:
-    r"""Median and bounds of the central 90 % of draws.
-
-    .. math:: q_{0.05}, q_{0.5}, q_{0.95}
-
-    Parameters
-    ----------
-    values : numpy.ndarray, shape (d, ...)
-        Draws along the first axis.
-
-    Returns
-    -------
-    low, median, high : numpy.ndarray, shape (...)
-        In the unit of the values.
-
-    Raises
-    ------
-    ParameterError
-        If there is no draw.
-
-    Notes
-    -----
-    Quantiles between draws are interpolated.
-
-    Examples
-    --------
-    >>> [float(each) for each in central_interval(np.arange(101.0))]
-    [5.0, 50.0, 95.0]
-    """
-    draws = np.asarray(values, dtype=np.float64)
-    if draws.ndim == 0 or draws.shape[0] == 0:
-        raise ParameterError("values", draws.shape, "at least one draw along the first axis")
-    low, median, high = np.quantile(draws, [0.05, 0.5, 0.95], axis=0)
-    return np.asarray(low), np.asarray(median), np.asarray(high)
-
-
-def prior_draws(num_draws: int, *, allreduce_log_sd: float, seed: int) -> StepMultipliers:
-    r"""Draws of every factor that has a prior.
-
-    .. math:: \ln m_i \sim \mathcal N(0, \sigma_i^2)
-
-    Parameters
-    ----------
-    num_draws : int
-        From 1 to 1,000,000, [-].
-    allreduce_log_sd : float
-        :math:`\sigma` of the all-reduce, not negative, [-].
-    seed : int
-        Of the generator, not negative.
-
-    Returns
-    -------
-    StepMultipliers
-        Arrays of shape (`num_draws`,).
-
-    Raises
-    ------
-    ParameterError
-        If a number is out of bounds.
-
-    Notes
-    -----
-    The other spreads are `PRIOR_LOG_SD`; the exponent of the routing stays at most 1.5.
-
-    Examples
-    --------
-    >>> prior_draws(2, allreduce_log_sd=0.0, seed=0).allreduce.tolist()
-    [1.0, 1.0]
-    """
-    if not 1 <= num_draws <= MOST_DRAWS:
-        raise ParameterError("num_draws", num_draws, f"from 1 to {MOST_DRAWS}")
-    if seed < 0:
-        raise ParameterError("seed", seed, "at least 0")
-    generator = np.random.default_rng(seed)
-    draws = {
-        name: np.exp(generator.normal(0.0, log_sd, num_draws))
-        for name, log_sd in {**PRIOR_LOG_SD, "allreduce": allreduce_log_sd}.items()
-    }
-    return StepMultipliers(**{**draws, "routing": np.minimum(draws["routing"], 1.5)})
 
 
 def draw_columns(multipliers: StepMultipliers) -> StepMultipliers:

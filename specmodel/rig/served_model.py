@@ -26,7 +26,7 @@ from specmodel.cost.step_time import AllReduce, StepParts
 from specmodel.cost.typical_rates import STEP_HOST_S, typical_rates
 from specmodel.errors import ParameterError
 from specmodel.hardware import Gpu, gpu
-from specmodel.rig.context_groups import draw_columns, priced_by_context, prior_draws
+from specmodel.rig.context_groups import draw_columns, priced_by_context
 from specmodel.rig.link_prior import link_prior
 from specmodel.rig.shape_work import shape_work
 from specmodel.rig.usual_drafts import DraftPasses
@@ -94,8 +94,8 @@ class Rig:
     Notes
     -----
     Pipeline parallelism, data-parallel attention and mixed GPUs are outside. Rates are those of
-    `typical_rates`: a prediction from nothing, whose spread `prior_multipliers` draws. Requests are
-    not refused for memory; ask `fit`.
+    `typical_rates`: a prediction from nothing, whose spread `specmodel.rig.factors.factor_sd` has.
+    Requests are not refused for memory; ask `fit`.
 
     Examples
     --------
@@ -286,8 +286,9 @@ class Rig:
         Examples
         --------
         >>> rig = Rig(target="Llama-3.1-8B", device="A100")
-        >>> rig.step_time([1, 8], multipliers=rig.prior_multipliers(5)).total_s.shape
-        (5, 2)
+        >>> draws = StepMultipliers(bandwidth=np.array([0.9, 1.0, 1.1]))
+        >>> rig.step_time([1, 8], multipliers=draws).total_s.shape
+        (3, 2)
         """
         parts = self.round_parts(
             0, batch_size=batch_size, context_tokens=context_tokens, multipliers=multipliers
@@ -369,44 +370,11 @@ class Rig:
 
         return priced_by_context(flat[4], priced)
 
-    def prior_multipliers(self, num_draws: int = 1000, *, seed: int = 0) -> StepMultipliers:
-        r"""Draws of the factors that nothing was measured of.
-
-        .. math:: \ln m_i \sim \mathcal N(0, \sigma_i^2)
-
-        Parameters
-        ----------
-        num_draws : int
-            From 1 to 1,000,000, [-].
-        seed : int
-            Of the generator, not negative.
-
-        Returns
-        -------
-        StepMultipliers
-            Arrays of shape (`num_draws`,).
-
-        Raises
-        ------
-        ParameterError
-            If the number is out of bounds.
-
-        Notes
-        -----
-        Of all-reduces the spread of the class of the interconnect, or of a measured curve. Meant for
-        times. In a ratio of round and step most factors cancel while the error of the form does not:
-        such intervals are too narrow.
-
-        Examples
-        --------
-        >>> draws = Rig(target="Qwen3-8B", device="H100").prior_multipliers(3)
-        >>> draws.bandwidth.shape
-        (3,)
-        """
+    @property
+    def allreduce_log_sd(self) -> float:
+        """Spread of the factor on the all-reduce: of its link's class, or of a measured curve, [-]."""
         prior = self._allreduce_prior()
-        return prior_draws(
-            num_draws, allreduce_log_sd=CURVE_LOG_SD if prior is None else prior.log_sd, seed=seed
-        )
+        return CURVE_LOG_SD if prior is None else prior.log_sd
 
     def _allreduce_prior(self) -> AllReducePrior | None:
         """Prior of the link; None where there is one GPU or a measured curve."""
@@ -439,4 +407,6 @@ class Rig:
             work=work(self.draft.later or self.draft.first),
             extend_work=work(self.draft.first),
             step_host_s=self.draft.step_host_s,
+            measured_step_s=self.draft.measured_step_s,
+            measured_extend_s=self.draft.measured_extend_s,
         )

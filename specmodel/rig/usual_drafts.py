@@ -38,6 +38,8 @@ class DraftPasses:
         One pass per depth, or one for the whole block.
     step_host_s : float
         Host time of a pass, not negative, [s].
+    measured_step_s, measured_extend_s : float or None
+        Known times of a later pass and of the first, which replace the computed ones, [s].
 
     Raises
     ------
@@ -55,6 +57,8 @@ class DraftPasses:
     later: ModelShape | None = None
     kind: DraftKind = "sequential"
     step_host_s: float = DRAFT_HOST_S
+    measured_step_s: float | None = None
+    measured_extend_s: float | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or self.kind == "lookup":

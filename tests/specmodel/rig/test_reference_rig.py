@@ -2,12 +2,16 @@
 
 import sys
 
+import numpy as np
 import pytest
 
 from specmodel.architecture import collectives, preset, weight_bytes
 from specmodel.cost.allreduce_curve import AllReduceCurve
 from specmodel.errors import ParameterError
-from specmodel.rig import Rig, central_interval
+from specmodel.form_error import Loads
+from specmodel.physical_fit import PhysicalFit
+from specmodel.rig import Rig
+from specmodel.rig.factors import FACTORS, factor_sd, multipliers_of, priced
 
 MEASURED_STEP_S = 11.1e-3
 LAYER_ALLREDUCES = 122
@@ -44,16 +48,20 @@ def test_each_gpu_reads_six_gigabytes_for_a_token() -> None:
 
 def test_the_step_of_11_milliseconds_is_inside_the_interval_and_within_a_quarter() -> None:
     median = float(RIG.step_time().total_s)
-    low, _, high = central_interval(RIG.step_time(multipliers=RIG.prior_multipliers(4000)).total_s)
+    fit = PhysicalFit.from_prior({}, FACTORS, factor_sd(RIG))
+    mean, covariance = fit.predict(priced(RIG, Loads.of(num_steps=0), fit.centre()))
+    half = 1.86 * np.sqrt(covariance[0, 0])
+    low, high = np.exp(mean[0] - half), np.exp(mean[0] + half)
     say(f"step {median * 1e3:.1f} ms, {low * 1e3:.1f} to {high * 1e3:.1f}; measured 11.1")
     assert low < MEASURED_STEP_S < high
     assert median == pytest.approx(MEASURED_STEP_S, rel=0.25)
 
 
 def test_the_allreduce_share_covers_well_tuned_and_untuned_nodes() -> None:
-    draws = RIG.step_time(multipliers=RIG.prior_multipliers(4000))
+    normal = np.random.default_rng(0).normal(size=(4000, len(FACTORS)))
+    draws = RIG.step_time(multipliers=multipliers_of(normal * factor_sd(RIG)))
     time = float(RIG.step_time().allreduce_s)
-    low, _, high = central_interval(draws.allreduce_s)
+    low, high = np.quantile(draws.allreduce_s, [0.05, 0.95])
     say(
         f"all-reduces {time * 1e3:.1f} ms ({low * 1e3:.1f} to {high * 1e3:.1f}): "
         f"{time / MEASURED_STEP_S:.0%} ({low / MEASURED_STEP_S:.0%} to "
@@ -62,7 +70,7 @@ def test_the_allreduce_share_covers_well_tuned_and_untuned_nodes() -> None:
     assert time / MEASURED_STEP_S == pytest.approx(0.30, abs=0.05)
     assert low / MEASURED_STEP_S < 0.30
     assert high / MEASURED_STEP_S > 0.60
-    predicted = central_interval(draws.allreduce_s / draws.total_s)
+    predicted = np.quantile(draws.allreduce_s / draws.total_s, [0.05, 0.5, 0.95])
     say("share of the predicted step " + ", ".join(f"{float(each):.0%}" for each in predicted))
 
 

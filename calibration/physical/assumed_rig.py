@@ -15,7 +15,7 @@ DRAFT_WIDTH: Final = 3
 MiniMax's is 3, Kimi's 2.6 (judgement). [-]"""
 
 
-def usual_draft(model: ModelShape) -> tuple[str, DraftPasses]:
+def usual_draft(model: ModelShape, *, eagle3: bool = False) -> tuple[str, DraftPasses]:
     r"""Draft model that is assumed where none is described.
 
     .. math:: \text{model} \mapsto \text{passes}
@@ -24,6 +24,8 @@ def usual_draft(model: ModelShape) -> tuple[str, DraftPasses]:
     ----------
     model : ModelShape
         The target.
+    eagle3 : bool
+        Whether it is an EAGLE-3 head even where the model has an MTP layer.
 
     Returns
     -------
@@ -47,7 +49,7 @@ def usual_draft(model: ModelShape) -> tuple[str, DraftPasses]:
     >>> usual_draft(preset("DeepSeek-V3"))[0]
     "the model's own MTP layer"
     """
-    if model.mtp_layers:
+    if model.mtp_layers and not eagle3:
         return "the model's own MTP layer", mtp_passes(model)
     last = model.layers[-1]
     if not isinstance(last.attention, GroupedAttention | LatentAttention):

@@ -1,0 +1,95 @@
+"""Options that describe a rig, for the commands that price one."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from calibration.physical.rig_of_points import AskedRig
+    from specmodel.cost.allreduce_curve import AllReduceCurve
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+MOST_GPUS: Final = 4096
+"""More GPUs are not one rig. [-]"""
+
+_OPTIONS: Final = (
+    click.option("--model", default="", help="Name of a packaged model, or its config.json."),
+    click.option("--gpu", default="", help="Name of a GPU, such as H100."),
+    click.option(
+        "--num-gpus", type=click.IntRange(1, MOST_GPUS), help="GPUs that share the model."
+    ),
+    click.option("--interconnect", default="", help="Link between them, such as nvlink4 or pcie5."),
+    click.option(
+        "--dtype", default="", help="Stored weights, such as fp8.  [default: as released]"
+    ),
+    click.option(
+        "--allreduce",
+        type=click.Path(path_type=Path),
+        help="Measured all-reduces, of `specmodel allreduce fit`.",
+    ),
+    click.option(
+        "--draft-kind",
+        type=click.Choice(["eagle3", "mtp", "parallel", "lookup"]),
+        help="How it drafts.  [default: the model's MTP layer, else an EAGLE-3 head]",
+    ),
+)
+
+
+def rig_options(function: Function) -> Function:
+    """Add the options of a rig to a command."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def asked_rig(
+    *,
+    model: str,
+    gpu: str,
+    num_gpus: int | None,
+    interconnect: str,
+    dtype: str,
+    allreduce: Path | None,
+    draft_kind: str | None,
+) -> "AskedRig":
+    """Return what the options say of a rig.
+
+    Raises
+    ------
+    FormatError
+        If the measured all-reduces cannot be read, or are of another number of GPUs.
+    """
+    from calibration.physical.draft_choice import DraftChoice  # noqa: PLC0415 - on demand
+    from calibration.physical.rig_of_points import AskedRig  # noqa: PLC0415 - as above
+
+    return AskedRig(
+        model=model,
+        gpu=gpu,
+        num_gpus=num_gpus,
+        interconnect=interconnect,
+        dtype=dtype,
+        curves=() if allreduce is None else measured_curves(allreduce, num_gpus),
+        draft=None if draft_kind is None else DraftChoice(kind=draft_kind),
+    )
+
+
+def measured_curves(path: Path, num_gpus: int | None) -> "tuple[tuple[int, AllReduceCurve], ...]":
+    """Return measured all-reduces by ranks; those of the rig must be among them.
+
+    Raises
+    ------
+    FormatError
+        If the file cannot be read, or has no curve of so many GPUs.
+    """
+    from calibration.allreduce.allreduce_file import load_all_reduces  # noqa: PLC0415 - scipy
+    from specmodel.errors import FormatError  # noqa: PLC0415 - as above
+
+    found = tuple((one.fit.num_ranks, one.fit.curve) for one in load_all_reduces(path))
+    ranks = sorted({count for count, _ in found})
+    if num_gpus is not None and num_gpus not in ranks:
+        known = ", ".join(map(str, ranks)) or "none"
+        raise FormatError(path, f"no all-reduce of {num_gpus} ranks; it has {known}")
+    return found

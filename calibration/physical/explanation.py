@@ -1,0 +1,224 @@
+"""Why a round costs what it costs: the fitted physical form, term by term."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from calibration.physical.priced_scenarios import Pricing, interval_sd
+from calibration.physical.scenario import Scenario
+from calibration.physical.scenario_record import scenario_from_record
+from calibration.questions import workload_of
+from specmodel.architecture import MemoryFit
+from specmodel.calibrated import Calibration, Observation
+from specmodel.cost.round_terms import UNKNOWN_DEPTH_NUM_STEPS
+from specmodel.errors import SpecModelError
+from specmodel.physical_fit import PhysicalFit
+from specmodel.prediction import predict
+from specmodel.question import AcceptLength, Estimate, Question
+from specmodel.rig.factors import FACTORS, multipliers_of
+
+FACTOR_WORDS: Final[Mapping[str, str]] = {
+    "bandwidth": "memory bandwidth",
+    "compute": "rate of matrix products",
+    "allreduce": "time of an all-reduce",
+    "kernels": "time of small kernels",
+    "round_host": "host time between rounds",
+    "draft_host": "host time of a draft pass",
+    "routing": "exponent of rows that pick experts apart",
+    "kv_row_share": "KV reads: 0 once, 1 per verified row",
+}
+"""Factors in plain words."""
+
+IN_PLAY: Final = 1e-3
+"""Slope of a ln time by a factor below which the factor has no effect at the measured loads. [-]"""
+
+
+class FactorEstimate(NamedTuple):
+    """One factor of the form after the points; `learned` is 1 - posterior sd / prior sd."""
+
+    name: str
+    value: Estimate
+    prior: Estimate
+    learned: float
+
+
+class Cause(NamedTuple):
+    """One part of a round and of a base step, [s]."""
+
+    name: str
+    round_s: float
+    step_s: float
+
+    @property
+    def added_s(self) -> float:
+        """What speculation adds."""
+        return self.round_s - self.step_s
+
+
+class Agreement(NamedTuple):
+    """Round cost of one configuration: by the plain identity, the relative and the physical form."""
+
+    observation: Observation
+    relative: Estimate
+    physical: Estimate
+
+
+class Explanation(NamedTuple):
+    """The physical form of one calibration; `causes` are those of the first configuration, by size."""
+
+    scenario: Scenario
+    at: Scenario
+    measured_cost: float
+    factors: tuple[FactorEstimate, ...]
+    idle: tuple[str, ...]
+    causes: tuple[Cause, ...]
+    step: Estimate
+    round: Estimate
+    prior_step: Estimate
+    prior_cost: Estimate
+    allreduce_share: Estimate
+    memory: MemoryFit
+    agreement: tuple[Agreement, ...]
+    assumed: tuple[str, ...]
+    num_loads: int
+
+
+def explain(calibration: Calibration) -> Explanation | None:
+    """Return the fitted physical form of a calibration, term by term.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        Of some points.
+
+    Returns
+    -------
+    Explanation or None
+        None where the calibration knows no rig.
+
+    Raises
+    ------
+    FormatError
+        If the rig of the calibration cannot be read.
+    """
+    physical = calibration.physical
+    if physical is None:
+        return None
+    rig = scenario_from_record(physical.rig)
+    pricing, prior = Pricing(rig, physical), Pricing(rig)
+    first = min(calibration.observations, key=_place)
+    at = _at(rig, first)
+    price, before = pricing.price(at), prior.price(at)
+    estimates = _factors(physical)
+    return Explanation(
+        scenario=rig,
+        at=at,
+        measured_cost=first.round_cost[1],
+        factors=tuple(one for one, moves in estimates if moves),
+        idle=tuple(one.name for one, moves in estimates if not moves),
+        causes=_causes(pricing, at),
+        step=price.step_s,
+        round=price.round_s,
+        prior_step=before.step_s,
+        prior_cost=before.round_cost,
+        allreduce_share=_allreduce_share(pricing, at),
+        memory=price.memory,
+        agreement=_agreement(calibration, pricing, rig),
+        assumed=physical.notes,
+        num_loads=len(physical.measured.loads),
+    )
+
+
+def _place(one: Observation) -> tuple[float, ...]:
+    """Small loads first, then shallow depths."""
+    configuration = one.configuration
+    names = ("batch_size", "context_tokens", "topk", "num_steps")
+    return tuple(float(getattr(configuration, name) or 0.0) for name in names)
+
+
+def _at(rig: Scenario, observation: Observation) -> Scenario:
+    """The rig at a measured configuration; a depth that is not stated is that of the fit."""
+    one = observation.configuration
+    depth = int(one.num_steps or UNKNOWN_DEPTH_NUM_STEPS)
+    rows = None if one.num_steps is None or one.num_draft_tokens is None else one.num_draft_tokens
+    return replace(
+        rig,
+        depth=depth,
+        topk=int(one.topk or 1) if rows is not None else 1,
+        num_draft_tokens=None if rows is None else int(rows),
+        batch_size=max(one.batch_size or 1.0, 1.0),
+        context_tokens=one.context_tokens or 0.0,
+        accept_length=min(observation.accept_length_at, depth + 1.0),
+    )
+
+
+def _factors(fit: PhysicalFit) -> list[tuple[FactorEstimate, bool]]:
+    """Every factor, and whether the measured loads depend on it."""
+    sd = np.sqrt(np.diag(fit.covariance))
+    half = interval_sd()
+    moves = np.abs(fit.measured.jacobian).max(axis=0, initial=0.0) > IN_PLAY
+    found = []
+    for index, name in enumerate(fit.factors):
+        values, before = (
+            Estimate(median=median, low=low, high=high)
+            for median, low, high in (
+                _natural(name, centre, spread * half)
+                for centre, spread in ((fit.mean[index], sd[index]), (0.0, fit.prior_sd[index]))
+            )
+        )
+        learned = float(np.clip(1.0 - sd[index] / fit.prior_sd[index], 0.0, 1.0))
+        found.append((FactorEstimate(name, values, before, learned), bool(moves[index])))
+    return found
+
+
+def _natural(name: str, centre: float, half: float) -> tuple[float, float, float]:
+    """Median and bounds of a factor in its own unit."""
+    internal = np.zeros((3, len(FACTORS)))
+    internal[:, FACTORS.index(name)] = centre, centre - half, centre + half
+    middle, low, high = np.asarray(getattr(multipliers_of(internal), name)).tolist()
+    return middle, low, high
+
+
+def _causes(pricing: Pricing, at: Scenario) -> tuple[Cause, ...]:
+    """The round and the base step by cause, largest addition first."""
+    rounds, step = pricing.parts(at), pricing.step_parts(at)
+    found = []
+    for name, time_s in rounds.items():
+        phase, _, cause = name.partition(" ")
+        base_s = step[cause] if phase == "verify" else step["round host"]
+        found.append(Cause(name, time_s, 0.0 if phase == "draft" else base_s))
+    return tuple(sorted(found, key=lambda one: -one.added_s))
+
+
+def _allreduce_share(pricing: Pricing, at: Scenario) -> Estimate:
+    """Share of the all-reduces in the base step, with the interval of its factor."""
+    step = pricing.step_parts(at)
+    total = sum(step.values())
+    share = step["all-reduce"] / total
+    fit = pricing.fit
+    index = FACTORS.index("allreduce")
+    half = interval_sd() * float(np.sqrt(fit.covariance[index, index]))
+    low, high = (
+        share * factor / (share * factor + 1.0 - share) for factor in (np.exp(-half), np.exp(half))
+    )
+    return Estimate(median=share, low=float(low), high=float(high))
+
+
+def _agreement(calibration: Calibration, pricing: Pricing, rig: Scenario) -> tuple[Agreement, ...]:
+    """Both forms at every measured configuration whose rig can be priced."""
+    found = []
+    for observation in sorted(calibration.observations, key=_place):
+        question = Question(
+            accept_length=AcceptLength.exact(observation.accept_length_at),
+            configuration=observation.configuration,
+            workload=workload_of(calibration, observation.configuration),
+        )
+        try:
+            physical = pricing.price(_at(rig, observation)).round_cost
+        except SpecModelError:  # a load whose requests do not fit the memory
+            continue
+        (relative,) = predict(calibration, [question])
+        found.append(Agreement(observation, relative.round_cost, physical))
+    return tuple(found)

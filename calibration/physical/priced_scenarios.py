@@ -1,0 +1,317 @@
+"""Scenarios priced by the physical form: times, speed-ups and ratios with their intervals."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from types import MappingProxyType
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.physical.scenario import Scenario
+from specmodel.architecture import MemoryFit, require_fit
+from specmodel.form_error import DEGREES_OF_FREEDOM, Loads
+from specmodel.physical_fit import PhysicalFit, Priced
+from specmodel.question import Estimate
+from specmodel.rig.factors import FACTORS, factor_sd, multipliers_of, priced
+from specmodel.student_t import student_t_quantile
+
+Array = NDArray[np.float64]
+
+OWN_FACTORS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "model": ("bandwidth", "compute", "kernels", "routing"),
+        "gpu": ("allreduce", "bandwidth", "compute", "kernels"),
+        "interconnect": ("allreduce",),
+        "allreduce": ("allreduce",),
+        "tp_size": (),
+        "dtype": ("bandwidth", "compute"),
+        "schedule": (),
+    }
+)
+"""Factors that a changed rig does not share with its base (judgement)."""
+
+CENTRAL: Final = 0.90
+"""Probability inside every interval. [-]"""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioPrice:
+    """What a scenario costs, with central 90 % intervals; times [s], throughput [tokens/s].
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What was priced.
+    step_s, round_s, round_cost, speedup, output_tokens_per_s : Estimate
+        Of the mean step and round; a new measurement has its noise besides.
+    parts_s : mapping of str to float
+        The round by cause; sums to the median of `round_s`, [s].
+    memory : MemoryFit
+        Of the target with its requests.
+    """
+
+    scenario: Scenario
+    step_s: Estimate
+    round_s: Estimate
+    round_cost: Estimate
+    speedup: Estimate
+    output_tokens_per_s: Estimate
+    parts_s: Mapping[str, float]
+    memory: MemoryFit
+
+
+def prior_of(scenario: Scenario) -> PhysicalFit:
+    r"""Physical form of a rig of which nothing was measured.
+
+    .. math:: z \sim \mathcal N(0, \Sigma_0)
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Its rig.
+
+    Returns
+    -------
+    PhysicalFit
+
+    Raises
+    ------
+    SpecModelError
+        If the rig cannot be.
+
+    Notes
+    -----
+    Its non-decode share is 0: times of decoding alone.
+
+    Examples
+    --------
+    >>> from specmodel.architecture import preset
+    >>> len(prior_of(Scenario(model=preset("Llama-3.1-8B"), gpu="H100")).factors)
+    8
+    """
+    return PhysicalFit.from_prior({}, FACTORS, factor_sd(scenario.rig()))
+
+
+def differences(base: Scenario, scenario: Scenario) -> frozenset[str]:
+    r"""What differs between two rigs, by name.
+
+    .. math:: \{k : a_k \ne b_k\}
+
+    Parameters
+    ----------
+    base, scenario : Scenario
+        Their loads and draft models do not count.
+
+    Returns
+    -------
+    frozenset of str
+        Keys of `OWN_FACTORS`.
+
+    Notes
+    -----
+    A link that is spelled in two ways is one link.
+
+    Examples
+    --------
+    >>> from specmodel.architecture import preset
+    >>> llama = Scenario(model=preset("Llama-3.1-8B"), gpu="H100")
+    >>> sorted(differences(llama, replace(llama, gpu="A100", batch_size=8)))
+    ['gpu']
+    """
+    before, after = base.facts(), scenario.facts()
+    return frozenset(key for key in OWN_FACTORS if before[key] != after[key])
+
+
+class Pricing:
+    """Prices scenarios from a fit of the physical form, or from its prior.
+
+    Parameters
+    ----------
+    base : Scenario
+        The rig that was fitted, at any load.
+    fit : PhysicalFit, optional
+        Of its rig; the prior without it.
+
+    Examples
+    --------
+    >>> from specmodel.architecture import preset
+    >>> llama = Scenario(model=preset("Llama-3.1-8B"), gpu="H100", depth=3, accept_length=2.5)
+    >>> pricing = Pricing(llama)
+    >>> pricing.price(llama).speedup.median > pricing.price(replace(llama, batch_size=64)).speedup.median
+    True
+    """
+
+    def __init__(self, base: Scenario, fit: PhysicalFit | None = None) -> None:
+        self.base = base
+        self.fit = prior_of(base) if fit is None else fit
+
+    def priced(self, scenario: Scenario) -> Priced:
+        """The base step and the round of a scenario, under its own factors and the fitted ones."""
+        changes = differences(self.base, scenario)
+        own = frozenset(FACTORS.index(name) for change in changes for name in OWN_FACTORS[change])
+        loads = _loads(scenario)
+        found = priced(scenario.rig(), loads, self.fit.centre(own))
+        return replace(found, changes=changes, own=own)
+
+    def price(self, scenario: Scenario) -> ScenarioPrice:
+        """Times, speed-up and throughput of a scenario that fits its GPUs."""
+        memory = _memory(scenario)
+        covariance, logs = self.logs(scenario)
+        return ScenarioPrice(
+            scenario=scenario,
+            step_s=_estimate(logs.step, (1.0, 0.0), covariance),
+            round_s=_estimate(logs.round, (0.0, 1.0), covariance),
+            round_cost=_at_least_a_step(_estimate(logs.round - logs.step, (-1.0, 1.0), covariance)),
+            speedup=_estimate(logs.speedup, logs.speedup_slopes, covariance),
+            output_tokens_per_s=_estimate(logs.output, logs.output_slopes, covariance),
+            parts_s=self._split(scenario, scenario.depth, float(np.exp(logs.round))),
+            memory=memory,
+        )
+
+    def logs(self, scenario: Scenario) -> "tuple[Array, Logs]":
+        """Covariance of ln step and ln round, and what follows from their means."""
+        mean, covariance = self.fit.predict(self.priced(scenario))
+        share = self.fit.non_decode_share
+        return covariance, Logs.of(mean, scenario, non_decode_share=share)
+
+    def ratio(self, base: Scenario, scenario: Scenario) -> Estimate:
+        """Speed-up of a scenario over that of another; what both share cancels."""
+        mean, covariance = self.fit.predict(self.priced(base), self.priced(scenario))
+        share = self.fit.non_decode_share
+        before = Logs.of(mean[:2], base, non_decode_share=share)
+        after = Logs.of(mean[2:], scenario, non_decode_share=share)
+        slopes = np.concatenate([-np.array(before.speedup_slopes), np.array(after.speedup_slopes)])
+        return _estimate(after.speedup - before.speedup, slopes, covariance)
+
+    def parts(self, scenario: Scenario) -> Mapping[str, float]:
+        """The round by cause, [s]; what the form misses is spread over all."""
+        _, logs = self.logs(scenario)
+        return self._split(scenario, scenario.depth, float(np.exp(logs.round)))
+
+    def step_parts(self, scenario: Scenario) -> Mapping[str, float]:
+        """The base step by cause, [s]; what the form misses is spread over all."""
+        _, logs = self.logs(scenario)
+        found = self._split(scenario, 0, float(np.exp(logs.step)))
+        return {
+            name.removeprefix("verify "): time_s
+            for name, time_s in found.items()
+            if not name.startswith("draft ")
+        }
+
+    def _split(self, scenario: Scenario, depth: int, total_s: float) -> Mapping[str, float]:
+        """A time by the shares that the form gives at the fitted factors."""
+        changes = differences(self.base, scenario)
+        own = frozenset(FACTORS.index(name) for each in changes for name in OWN_FACTORS[each])
+        parts = scenario.rig().round_parts(
+            depth,
+            topk=scenario.topk if depth else 1,
+            num_draft_tokens=(scenario.num_draft_tokens or depth + 1) if depth else 1,
+            batch_size=scenario.batch_size,
+            context_tokens=scenario.context_tokens,
+            multipliers=multipliers_of(self.fit.centre(own)[None, :]),
+        )
+        whole = float(parts.total_s[0])
+        return {
+            name: float(np.ravel(part)[0]) * total_s / whole for name, part in parts.terms().items()
+        }
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logs:
+    """Logarithms of what follows from a step and a round, and their slopes by ln step and ln round.
+
+    Parameters
+    ----------
+    step, round : float
+        [ln s].
+    speedup, output : float
+        Of the speed-up [-] and of the throughput [tokens/s].
+    speedup_slopes, output_slopes : tuple of float
+        By ln step and by ln round, [-].
+    """
+
+    step: float
+    round: float
+    speedup: float
+    output: float
+    speedup_slopes: tuple[float, float]
+    output_slopes: tuple[float, float]
+
+    @classmethod
+    def of(cls, mean: Array, scenario: Scenario, *, non_decode_share: float) -> "Logs":
+        """Logarithms from ln step and ln round: 1/S = f + (1 - f) R / tau, output S (1 - f) B / T1."""
+        step, whole = (float(value) for value in mean)
+        decode = 1.0 - non_decode_share
+        rounds = decode * float(np.exp(whole - step)) / scenario.accept_length
+        weight = rounds / (non_decode_share + rounds)
+        speedup = -float(np.log(non_decode_share + rounds))
+        return cls(
+            step=step,
+            round=whole,
+            speedup=speedup,
+            output=speedup + float(np.log(decode * scenario.batch_size)) - step,
+            speedup_slopes=(weight, -weight),
+            output_slopes=(weight - 1.0, -weight),
+        )
+
+
+def _loads(scenario: Scenario) -> Loads:
+    """The base step and the round of a scenario."""
+    rows = scenario.num_draft_tokens or scenario.depth + 1
+    return Loads.of(
+        num_steps=[0, scenario.depth],
+        topk=[1, scenario.topk],
+        num_draft_tokens=[1, rows],
+        batch_size=scenario.batch_size,
+        context_tokens=scenario.context_tokens,
+    )
+
+
+def _memory(scenario: Scenario) -> MemoryFit:
+    """Memory that the scenario needs, where it has it."""
+    found = scenario.rig().fit(
+        batch_size=scenario.batch_size, context_tokens=scenario.context_tokens
+    )
+    require_fit(found)
+    return found
+
+
+@cache
+def interval_sd() -> float:
+    r"""Half of a central 90 % interval over a standard deviation.
+
+    .. math:: t_{0.95}(\nu)
+
+    Returns
+    -------
+    float
+        Of Student's t with `DEGREES_OF_FREEDOM`, [-].
+
+    Notes
+    -----
+    The spreads of the form are themselves estimates.
+
+    Examples
+    --------
+    >>> round(interval_sd(), 2)
+    1.86
+    """
+    return float(student_t_quantile((1.0 + CENTRAL) / 2.0, DEGREES_OF_FREEDOM))
+
+
+def _estimate(log_value: float, slopes: Array | tuple[float, float], covariance: Array) -> Estimate:
+    """Estimate of what is linear in ln times."""
+    weights = np.asarray(slopes, dtype=np.float64)
+    variance = float(weights @ covariance @ weights)
+    half = interval_sd() * max(variance, 0.0) ** 0.5
+    low, median, high = np.exp([log_value - half, log_value, log_value + half]).tolist()
+    return Estimate(median=median, low=low, high=high)
+
+
+def _at_least_a_step(cost: Estimate) -> Estimate:
+    """A round cost whose interval ends at 1: verifying takes a step at least."""
+    return replace(cost, low=max(cost.low, min(1.0, cost.median)))

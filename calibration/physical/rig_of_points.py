@@ -1,0 +1,262 @@
+"""The rig that points were measured on, from their own columns and from what the user adds."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import pandas as pd
+
+from calibration.model_config import named_model
+from calibration.physical.assumed_rig import card_link, link_class
+from calibration.physical.draft_choice import DraftChoice, kind_of
+from calibration.physical.scenario import Scenario
+from calibration.table import Points
+from specmodel.architecture import has_preset, stated_weights
+from specmodel.cost.allreduce_curve import AllReduceCurve
+from specmodel.errors import ParameterError, SpecModelError, UnknownKeyError
+from specmodel.hardware import gpu, gpus
+
+_ENGINE_WORDS: Final = ("p2p custom", "pcie_p2p", "custom all-reduce", "custom ar on")
+_STATED_FORMAT: Final = re.compile(
+    r"(?i)(nvfp4|mxfp4|mxfp8|fp8|awq|gptq|w4a16|w8a8|int4|int8|bf16)"
+)
+
+
+class AskedRig(NamedTuple):
+    """What the user says of the rig; empty or None where the points say it.
+
+    `curves` are measured all-reduces by number of ranks.
+    """
+
+    model: str = ""
+    gpu: str = ""
+    num_gpus: int | None = None
+    interconnect: str = ""
+    dtype: str = ""
+    curves: tuple[tuple[int, AllReduceCurve], ...] = ()
+    draft: DraftChoice | None = None
+
+    @property
+    def given(self) -> bool:
+        """Whether the user said anything."""
+        return self != AskedRig()
+
+
+class RigFinding(NamedTuple):
+    """A rig, or why there is none; `assumed` says what nobody stated."""
+
+    scenario: Scenario | None
+    reason: str = ""
+    assumed: tuple[str, ...] = ()
+
+
+def rig_of_points(frame: pd.DataFrame, asked: AskedRig | None = None) -> RigFinding:
+    """Return the rig of one system's points.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Points of one system.
+    asked : AskedRig, optional
+        Goes before the points.
+
+    Returns
+    -------
+    RigFinding
+        Without a scenario where the model or the GPU is not known, or the model does not fit.
+
+    Raises
+    ------
+    SpecModelError
+        If what the user said cannot be.
+
+    Notes
+    -----
+    Number of GPUs, link, stored weights and draft model are assumed where nobody states them, and
+    said; model and GPU are not.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"target_model": ["Llama-3.1-8B"], "gpu": ["H100"]})
+    >>> rig_of_points(frame).scenario.gpu
+    'H100 SXM'
+    """
+    given = asked or AskedRig()
+    stated = {name: _common(frame, name) for name in _COLUMNS}
+    names = {
+        "--model": given.model or stated["target_model"],
+        "--gpu": given.gpu or stated["gpu"],
+    }
+    missing = [option for option, name in names.items() if not name]
+    if missing:
+        return RigFinding(None, f"the points do not name it; give {' and '.join(missing)}")
+    try:
+        return _found(names["--model"], names["--gpu"], given, stated)
+    except SpecModelError as error:
+        if given.given:
+            raise
+        return RigFinding(None, f"{error}; give --model, --gpu or the like")
+
+
+def with_named_rig(points: Points, asked: AskedRig | None) -> Points:
+    """Return points in which empty cells of the rig hold what the user says of it.
+
+    Parameters
+    ----------
+    points : Points
+        As read.
+    asked : AskedRig or None
+        A model that is a path names no system, and is left out.
+
+    Returns
+    -------
+    Points
+        The same object where nothing was said.
+    """
+    if asked is None or not asked.given:
+        return points
+    frame = points.frame
+    model = asked.model if asked.model and has_preset(asked.model) else ""
+    texts = {
+        "target_model": model,
+        "gpu": asked.gpu,
+        "interconnect": asked.interconnect,
+        "dtype": asked.dtype,
+    }
+    filled = {
+        name: frame[name].where(frame[name].astype(str) != "", text)
+        for name, text in texts.items()
+        if text
+    }
+    if asked.num_gpus:
+        filled["num_gpus"] = frame["num_gpus"].fillna(asked.num_gpus)
+        filled["tp_size"] = frame["tp_size"].fillna(asked.num_gpus)
+    return replace(points, frame=frame.assign(**filled))
+
+
+_COLUMNS: Final = (
+    *(
+        "target_model",
+        "gpu",
+        "num_gpus",
+        "tp_size",
+        "interconnect",
+        "dtype",
+        "algorithm",
+        "variant",
+    ),
+)
+
+_CONTEXT_PARALLEL: Final = re.compile(r"(?i)\bdcp[ =_-]?(\d{1,3})\b")
+
+
+def _found(
+    model_name: str, gpu_name: str, given: AskedRig, stated: Mapping[str, str]
+) -> RigFinding:
+    """The rig, with what had to be assumed."""
+    assumed: list[str] = []
+    model = named_model(model_name)
+    card = _card(gpu_name, assumed)
+    ranks = given.num_gpus or _count(stated["tp_size"]) or _count(stated["num_gpus"])
+    if not ranks:
+        ranks = 1
+        assumed.append("one GPU")
+    link, kernel = "", ""
+    if ranks > 1 and ranks not in dict(given.curves):
+        link, kernel = _link(given.interconnect, stated["interconnect"], card, assumed)
+    dtype = given.dtype or _dtype(stated["dtype"], model_name, given.model)
+    try:
+        stated_weights(model, dtype)
+    except ParameterError:
+        if given.dtype:
+            raise
+        assumed.append(f"weights as released, since {dtype!r} is not a known format")
+        dtype = ""
+    draft = given.draft or DraftChoice(kind=kind_of(stated["algorithm"]))
+    scenario = Scenario(
+        model=model,
+        gpu=card,
+        tp_size=ranks,
+        interconnect=link,
+        kernel=kernel,
+        dtype=dtype,
+        curves=given.curves,
+        context_parallel=_context_parallel(stated["variant"], ranks),
+        draft=draft,
+    )
+    scenario.rig()
+    if draft.kind != "lookup":
+        assumed.append(f"draft model: {draft.described(model)[0]}")
+    return RigFinding(scenario, assumed=tuple(assumed))
+
+
+def _common(frame: pd.DataFrame, name: str) -> str:
+    """The most frequent value of a column as text; empty where there is none."""
+    if name not in frame:
+        return ""
+    values = [str(value) for value in frame[name].tolist() if str(value) not in {"", "nan", "None"}]
+    return max(dict.fromkeys(values), key=values.count) if values else ""
+
+
+def _count(text: str) -> int:
+    """A number of GPUs; 0 where there is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        return 0
+    return int(value) if value >= 1 and value.is_integer() else 0
+
+
+def _card(name: str, assumed: list[str]) -> str:
+    """A GPU of the catalogue; where the name leaves the edition open, the fastest one."""
+    found = gpu(name)
+    if found.memory_bandwidth_bytes_per_s is not None:
+        return found.name
+    editions = [
+        one
+        for one in gpus().values()
+        if one.name.startswith(found.name) and one.memory_bandwidth_bytes_per_s is not None
+    ]
+    if not editions:
+        return found.name
+    fastest = max(editions, key=lambda one: one.bandwidth_bytes_per_s())
+    assumed.append(f"{fastest.name}, since {found.name} leaves the edition open")
+    return fastest.name
+
+
+def _link(asked: str, stated: str, card: str, assumed: list[str]) -> tuple[str, str]:
+    """Link and all-reduce kernel: the user's, that of the points, else the card's usual one."""
+    if asked:
+        return link_class(asked), ""
+    lowered = stated.lower()
+    kernel = "engine" if any(word in lowered for word in _ENGINE_WORDS) else ""
+    kernel = "nccl" if not kernel and "nccl" in lowered else kernel
+    try:
+        return link_class(stated), kernel
+    except (UnknownKeyError, ParameterError):
+        pass
+    usual = card_link(card)
+    if "pcie" in lowered:
+        generation = re.search(r"pcie[ _-]*(?:gen *)?([345])", lowered)
+        known = gpu(card).pcie_generation or 4
+        link = f"pcie{generation.group(1) if generation else min(max(known, 3), 5)}"
+        no_peers = "no p2p" in lowered or "without peer" in lowered
+        return ("pcie_no_peer_access" if no_peers else link), kernel
+    assumed.append(f"all-reduce over {usual}")
+    return usual, kernel
+
+
+def _dtype(stated: str, model_name: str, asked_model: str) -> str:
+    """Stored weights: stated, or in the ending of the model's name; empty for the release's."""
+    if stated or asked_model:
+        return stated
+    ending = _STATED_FORMAT.search(model_name.rsplit("/", 1)[-1])
+    return ending.group(1).lower() if ending else ""
+
+
+def _context_parallel(variant: str, ranks: int) -> int:
+    """Ranks that share a request's tokens, as ``DCP4`` in a variant says; 1 where it says nothing."""
+    found = _CONTEXT_PARALLEL.search(variant)
+    size = int(found.group(1)) if found else 1
+    return size if 1 <= size <= ranks else 1

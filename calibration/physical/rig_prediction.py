@@ -1,0 +1,365 @@
+"""Predictions of the physical form: a calibrated rig with some of it changed."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.physical.priced_scenarios import Logs, Pricing, interval_sd
+from calibration.physical.scenario import Scenario
+from calibration.physical.scenario_changes import LOAD_KEYS, SYNONYMS, all_changed
+from calibration.physical.scenario_record import scenario_from_record
+from calibration.questions import (
+    AskedConfiguration,
+    UsageError,
+    check_verified_tokens,
+    configurations,
+)
+from specmodel.calibrated import Calibration
+from specmodel.configuration import Configuration
+from specmodel.form_error import DEGREES_OF_FREEDOM
+from specmodel.physical_fit import PhysicalFit
+from specmodel.prediction import BreakdownTerm, Prediction
+from specmodel.question import AcceptLength, Estimate, Question
+from specmodel.speedup import accept_length_for_speedup
+from specmodel.student_t import student_t_cdf
+
+Array = NDArray[np.float64]
+
+
+class ChangedRig(NamedTuple):
+    """A calibrated rig with changes; `base` is the rig as it was fitted."""
+
+    pricing: Pricing
+    base: Scenario
+    changes: tuple[tuple[str, str], ...]
+
+    @property
+    def rig(self) -> Scenario:
+        """The rig with its changes, at no particular load."""
+        rig_changes = [pair for pair in self.changes if pair[0] not in LOAD_KEYS]
+        return all_changed(self.base, rig_changes)
+
+    @property
+    def unchanged(self) -> "ChangedRig":
+        """The rig as it was fitted."""
+        return self._replace(changes=())
+
+
+def changed_rig(calibration: Calibration, changes: Sequence[tuple[str, str]]) -> ChangedRig:
+    """Return the calibrated rig with changes.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        With a physical form.
+    changes : sequence of (key, text)
+        Of `calibration.physical.scenario_changes.KEYS`.
+
+    Returns
+    -------
+    ChangedRig
+
+    Raises
+    ------
+    UsageError
+        If the calibration knows no rig.
+    SpecModelError
+        If a key or a value is not possible.
+    """
+    physical = calibration.physical
+    if physical is None and not calibration.num_points:
+        raise UsageError(
+            "--calibration of points, or use `specmodel whatif --model ... --gpu ...`",
+            "--set changes a calibrated rig, and the packaged prior is of no rig",
+        )
+    if physical is None:
+        why = calibration.rig_note or "it was fitted before there was a physical form"
+        raise UsageError(
+            "`specmodel fit` with --model and --gpu, then ask again",
+            f"--set needs to know the rig of the points ({why})",
+        )
+    base = scenario_from_record(physical.rig)
+    pairs = tuple((SYNONYMS.get(key, key), text) for key, text in changes)
+    found = ChangedRig(pricing=Pricing(base, physical), base=base, changes=pairs)
+    all_changed(replace(base, num_draft_tokens=base.depth + 1), list(pairs))
+    return found
+
+
+def calibrated_scenario(
+    calibration: Calibration, asked: AskedConfiguration, *, accept_length: float | None = None
+) -> tuple[Scenario, PhysicalFit]:
+    """Return the calibrated rig at a configuration, and the fit of its physical form.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        With a physical form.
+    asked : AskedConfiguration
+        What is not given is the calibrated configuration where there is a single one.
+    accept_length : float, optional
+        That of the measured configuration without it, [tokens].
+
+    Returns
+    -------
+    Scenario, PhysicalFit
+
+    Raises
+    ------
+    UsageError
+        If the calibration knows no rig, or a quantity is neither given nor single.
+    """
+    rig = changed_rig(calibration, ())
+    (configuration,) = configurations(calibration, asked)
+    check_verified_tokens(calibration, asked, [configuration])
+    if accept_length is None:
+        accept_length = _measured_accept_length(calibration, configuration)
+    question = Question(
+        accept_length=AcceptLength.exact(accept_length), configuration=configuration
+    )
+    scenario = _at(rig.base, question)
+    return replace(scenario, accept_length=accept_length), rig.pricing.fit
+
+
+def _measured_accept_length(calibration: Calibration, configuration: Configuration) -> float:
+    """Accept length of a configuration, or of the only one that was measured, [tokens]."""
+    known = calibration.observations
+    same = [one for one in known if one.configuration == configuration]
+    found = same or (known if len(known) == 1 else ())
+    if not found:
+        raise UsageError("--accept", "no point has this configuration")
+    return found[0].accept_length_at
+
+
+def with_load_changes(
+    asked: AskedConfiguration, changes: Sequence[tuple[str, str]]
+) -> AskedConfiguration:
+    """Return what was asked with the loads among the changes filled in.
+
+    Parameters
+    ----------
+    asked : AskedConfiguration
+        Of the options.
+    changes : sequence of (key, text)
+        Checked ones.
+
+    Returns
+    -------
+    AskedConfiguration
+
+    Raises
+    ------
+    UsageError
+        If an option and a change say the same thing.
+
+    Examples
+    --------
+    >>> with_load_changes(AskedConfiguration(), [("batch_size", "8")]).batch_size
+    8.0
+    """
+    for key, text in changes:
+        name = "num_steps" if key == "depth" else key
+        if key not in LOAD_KEYS:
+            continue
+        if getattr(asked, name) is not None:
+            raise UsageError("one of them", f"--set {key} and an option say the same thing twice")
+        if name == "num_steps":
+            asked = asked._replace(num_steps=(int(float(text)),))
+        else:
+            asked = AskedConfiguration(**{**asked._asdict(), name: float(text)})
+    return asked
+
+
+def rig_predictions(rig: ChangedRig, questions: Sequence[Question]) -> tuple[Prediction, ...]:
+    r"""Predict questions on a changed rig.
+
+    .. math:: \frac{1}{S} = f + (1-f)\frac{T_r}{T_1 \tau}
+
+    Parameters
+    ----------
+    rig : ChangedRig
+        Its pricing comes from the fit of the physical form.
+    questions : sequence of Question
+        Their configurations are loads of the changed rig.
+
+    Returns
+    -------
+    tuple of Prediction
+        In their order; intervals of a speed-up hold for a new measurement.
+
+    Raises
+    ------
+    ParameterError
+        If the changed rig cannot be, or lacks the memory.
+
+    Notes
+    -----
+    Without a baseline of the changed rig its throughput is that of the form.
+    """
+    return tuple(_prediction(rig, question) for question in questions)
+
+
+def speedup_ratio(rig: ChangedRig, base: Question, changed: Question) -> Estimate:
+    """Return the speed-up of a question on the changed rig over that of one on the calibrated rig.
+
+    Parameters
+    ----------
+    rig : ChangedRig
+        Both rigs.
+    base, changed : Question
+        On the calibrated and on the changed rig.
+
+    Returns
+    -------
+    Estimate
+        What both share cancels.
+    """
+    return rig.pricing.ratio(_at(rig.base, base), _at(rig.rig, changed))
+
+
+def speedup_draws(
+    rig: ChangedRig,
+    questions: Sequence[Question],
+    accept_length: Array,
+    rng: np.random.Generator,
+) -> Array:
+    r"""Equally likely speed-ups of questions on a changed rig, jointly.
+
+    .. math:: \ln T \sim t_\nu(m, C)
+
+    Parameters
+    ----------
+    rig : ChangedRig
+        Of all questions.
+    questions : sequence of Question
+        n of them, such as depths.
+    accept_length : numpy.ndarray, shape (d, n)
+        Draws, [tokens].
+    rng : numpy.random.Generator
+        Source of randomness.
+
+    Returns
+    -------
+    numpy.ndarray, shape (d, n)
+        [-].
+
+    Raises
+    ------
+    ParameterError
+        As `rig_predictions`.
+
+    Notes
+    -----
+    What depths have in common does not move the choice among them.
+    """
+    scenarios = [_at(rig.rig, question) for question in questions]
+    mean, covariance = rig.pricing.fit.predict(*(rig.pricing.priced(each) for each in scenarios))
+    draws = accept_length.shape[0]
+    values, vectors = np.linalg.eigh(covariance)
+    normal = rng.standard_normal((draws, mean.size)) * np.sqrt(np.maximum(values, 0.0))
+    chi = rng.chisquare(DEGREES_OF_FREEDOM, (draws, 1)) / DEGREES_OF_FREEDOM
+    logs = mean + (normal @ vectors.T) / np.sqrt(chi)
+    cost = np.exp(logs[:, 1::2] - logs[:, 0::2])
+    share = rig.pricing.fit.non_decode_share
+    return np.asarray(1.0 / (share + (1.0 - share) * cost / accept_length))
+
+
+def accept_length_on_rig(prediction: Prediction, target_speedup: float) -> Estimate:
+    """Return the accept length that a predicted configuration needs for a speed-up.
+
+    Parameters
+    ----------
+    prediction : Prediction
+        Of the configuration.
+    target_speedup : float
+        Positive, [-].
+
+    Returns
+    -------
+    Estimate
+        Infinite where no accept length reaches it, [tokens].
+    """
+    cost = prediction.round_cost
+    values = accept_length_for_speedup(
+        target_speedup,
+        np.array([cost.median, cost.low, cost.high]),
+        prediction.non_decode_share,
+    ).tolist()
+    return Estimate(median=values[0], low=values[1], high=values[2])
+
+
+def _at(rig: Scenario, question: Question) -> Scenario:
+    """A rig at the load of a question."""
+    one = question.configuration
+    depth = int(one.num_steps or 0)
+    if depth < 1:
+        raise UsageError("--depth", "--set prices rounds, and the calibrated depth is not stated")
+    rows = one.num_draft_tokens
+    return replace(
+        rig,
+        depth=depth,
+        topk=int(one.topk or 1),
+        num_draft_tokens=None if rows is None else int(rows),
+        batch_size=one.batch_size or 1.0,
+        context_tokens=one.context_tokens or 0.0,
+        # what a block drafter proposes in one step is longer than its depth
+        accept_length=min(question.accept_length.estimate.median, depth + 1.0),
+    )
+
+
+def _prediction(rig: ChangedRig, question: Question) -> Prediction:
+    """One prediction."""
+    scenario = _at(rig.rig, question)
+    price = rig.pricing.price(scenario)
+    covariance, logs = rig.pricing.logs(scenario)
+    form, share = rig.pricing.fit.form, rig.pricing.fit.non_decode_share
+    noise = 2.0 * form.noise**2 + (logs.speedup_slopes[0] * question.accept_length.log_sd) ** 2
+    gain = _new(logs.speedup, np.array(logs.speedup_slopes), covariance, noise)
+    rate = question.baseline_tokens_per_s
+    if rate is None:
+        output = _new(logs.output, np.array(logs.output_slopes), covariance, noise / 2.0)
+        rate = float(np.exp(logs.output - logs.speedup))
+    else:
+        output = gain.scaled(rate)
+    per_user = output.scaled(1.0 / scenario.batch_size)
+    needed = accept_length_for_speedup(
+        1.0,
+        np.array([price.round_cost.median, price.round_cost.low, price.round_cost.high]),
+        share,
+    ).tolist()
+    total = price.round_s.median
+    return Prediction(
+        question=question,
+        round_cost=price.round_cost,
+        speedup=gain,
+        break_even_accept_length=Estimate(median=needed[0], low=needed[1], high=needed[2]),
+        output_tokens_per_s=output,
+        per_user_tokens_per_s=per_user,
+        tpot_s=Estimate(
+            median=1.0 / per_user.median, low=1.0 / per_user.high, high=1.0 / per_user.low
+        ),
+        baseline_tokens_per_s=rate,
+        probability_faster=_above_one(logs, covariance, noise),
+        non_decode_share=share,
+        breakdown=tuple(
+            BreakdownTerm(term=name, share=part / total, time_s=part)
+            for name, part in price.parts_s.items()
+            if part > 0
+        ),
+    )
+
+
+def _new(log_value: float, slopes: Array, covariance: Array, noise: float) -> Estimate:
+    """Estimate of a new measurement."""
+    half = interval_sd() * float(np.sqrt(slopes @ covariance @ slopes + noise))
+    low, median, high = (float(np.exp(log_value + move)) for move in (-half, 0.0, half))
+    return Estimate(median=median, low=low, high=high)
+
+
+def _above_one(logs: Logs, covariance: Array, noise: float) -> float:
+    """Probability that a new measurement is above the baseline."""
+    slopes = np.array(logs.speedup_slopes)
+    sd = float(np.sqrt(slopes @ covariance @ slopes + noise))
+    return float(student_t_cdf(logs.speedup / sd, DEGREES_OF_FREEDOM))

@@ -1,0 +1,131 @@
+"""A rig, its load and an accept length: what a physical price is asked for."""
+
+from dataclasses import dataclass, field
+from typing import Final, final
+
+from calibration.physical.assumed_rig import link_class
+from calibration.physical.draft_choice import DraftChoice
+from specmodel.architecture import ModelShape, stated_weights
+from specmodel.cost.allreduce_curve import AllReduceCurve
+from specmodel.cost.round_inputs import SCHEDULES, Engine, Schedule
+from specmodel.cost.typical_rates import STEP_HOST_S
+from specmodel.errors import ParameterError
+from specmodel.hardware import gpu
+from specmodel.rig import Rig
+
+KERNELS: Final = ("", "nccl", "engine")
+"""All-reduce kernels that can be named; none leaves it to the engine's gate."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A model on its GPUs, a load, and an accept length that is held fixed.
+
+    Parameters
+    ----------
+    model : ModelShape
+        As released.
+    gpu, interconnect, dtype : str
+        Names; an empty interconnect is none, an empty dtype the release's.
+    tp_size : int
+        GPUs that serve the model together, [-].
+    curves : tuple of (int, AllReduceCurve)
+        Measured all-reduces by number of ranks; one of these goes before the interconnect.
+    kernel : str
+        One of `KERNELS`.
+    kv_bytes_per_value : float
+        2 for bf16, 1 for fp8, [B].
+    context_parallel : int
+        Ranks that share the tokens of a request, [-].
+    draft : DraftChoice
+        What is known of the draft model.
+    schedule : {"sequential", "host", "draft"}
+        What runs beside what, as in `specmodel.cost.round_inputs.Engine`.
+    depth, topk : int
+        Drafted tokens in sequence, branches, [-].
+    num_draft_tokens : int or None
+        Verified rows of a request; None for a chain, [tokens].
+    batch_size, context_tokens : float
+        Running requests, tokens of each, [-], [tokens].
+    accept_length : float
+        Bonus token included, from 1 to depth + 1, [tokens].
+    """
+
+    model: ModelShape
+    gpu: str
+    tp_size: int = 1
+    interconnect: str = ""
+    dtype: str = ""
+    curves: tuple[tuple[int, AllReduceCurve], ...] = ()
+    kernel: str = ""
+    kv_bytes_per_value: float = 2.0
+    context_parallel: int = 1
+    draft: DraftChoice = field(default_factory=DraftChoice)
+    schedule: Schedule = "sequential"
+    depth: int = 1
+    topk: int = 1
+    num_draft_tokens: int | None = None
+    batch_size: float = 1
+    context_tokens: float = 0
+    accept_length: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.topk > 1 and self.num_draft_tokens is None:
+            raise ParameterError("num_draft_tokens", "none", "given where topk is above 1")
+        if self.kernel not in KERNELS:
+            raise ParameterError("allreduce", repr(self.kernel[:40]), f"one of {KERNELS[1:]}")
+        if self.schedule not in SCHEDULES:
+            raise ParameterError("schedule", repr(self.schedule[:40]), f"one of {SCHEDULES}")
+        if self.interconnect and self.curve is None:
+            link_class(self.interconnect)
+
+    @property
+    def curve(self) -> AllReduceCurve | None:
+        """Measured all-reduce of this number of GPUs; None where there is none."""
+        return dict(self.curves).get(self.tp_size) if self.tp_size > 1 else None
+
+    def rig(self) -> Rig:
+        """Return the rig; one that cannot be, or an accept length above its depth, is refused."""
+        if not 1 <= self.accept_length <= self.depth + 1:
+            raise ParameterError(
+                "accept_length",
+                f"{self.accept_length:g}",
+                f"from 1 to depth + 1 = {self.depth + 1}",
+                "a round gives at most its drafted tokens and one more",
+            )
+        replicated = self.draft.tp_size == 1 and self.tp_size > 1
+        return Rig(
+            target=self.model,
+            device=self.gpu,
+            tp_size=self.tp_size,
+            interconnect=self.interconnect,
+            allreduce=self.curve,
+            allreduce_kernel=self.kernel,
+            dtype=self.dtype,
+            kv_bytes_per_value=self.kv_bytes_per_value,
+            context_parallel=min(self.context_parallel, self.tp_size),
+            draft=self.draft.described(self.model)[1],
+            draft_tp_size=1 if replicated else None,
+            engine=Engine(
+                step_host_s=STEP_HOST_S, round_host_s=STEP_HOST_S, schedule=self.schedule
+            ),
+        )
+
+    def link(self) -> object:
+        """Return what all-reduces run over: a measured curve, a class of links, or nothing."""
+        if self.tp_size == 1:
+            return None
+        return self.curve or link_class(self.interconnect)
+
+    def facts(self) -> dict[str, object]:
+        """Return what tells one rig from another, by name; loads and draft model are apart."""
+        return {
+            "model": self.model.name,
+            "gpu": gpu(self.gpu).name,
+            "interconnect": self.link(),
+            "tp_size": self.tp_size,
+            "dtype": stated_weights(self.model, self.dtype),
+            "allreduce": self.kernel if self.tp_size > 1 else "",
+            "schedule": self.schedule,
+        }

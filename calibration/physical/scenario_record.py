@@ -1,0 +1,117 @@
+"""A rig as plain JSON and back: what a calibration keeps of the machine that it was fitted on."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+import numpy as np
+
+from calibration.physical.draft_choice import DraftChoice
+from calibration.physical.scenario import Scenario
+from specmodel.architecture.shape_record import shape_from_record, shape_to_record
+from specmodel.cost.allreduce_curve import AllReduceCurve
+from specmodel.errors import FormatError, SpecModelError
+
+_PLAIN: Final = (
+    "gpu",
+    "tp_size",
+    "interconnect",
+    "dtype",
+    "kernel",
+    "kv_bytes_per_value",
+    "context_parallel",
+    "schedule",
+)
+
+
+def scenario_to_record(scenario: Scenario) -> dict[str, Any]:
+    r"""JSON record of a rig, without its load.
+
+    .. math:: s \mapsto \text{JSON}
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Its load and accept length are not kept.
+
+    Returns
+    -------
+    dict
+        Plain numbers, strings, lists and dicts.
+
+    Notes
+    -----
+    Sizes in bytes, times in seconds.
+
+    Examples
+    --------
+    >>> from specmodel.architecture import preset
+    >>> scenario_to_record(Scenario(model=preset("Qwen3-8B"), gpu="H100"))["gpu"]
+    'H100'
+    """
+    return {
+        "model": shape_to_record(scenario.model),
+        **{name: getattr(scenario, name) for name in _PLAIN},
+        "draft": asdict(scenario.draft),
+        "allreduce": [
+            {
+                "num_ranks": ranks,
+                "size_bytes": curve.size_bytes.tolist(),
+                "time_s": curve.time_s.tolist(),
+            }
+            for ranks, curve in scenario.curves
+        ],
+    }
+
+
+def scenario_from_record(record: Mapping[str, Any], *, path: str = "calibration") -> Scenario:
+    r"""Rig from its JSON record.
+
+    .. math:: \text{JSON} \mapsto s
+
+    Parameters
+    ----------
+    record : mapping
+        As `scenario_to_record` gives it.
+    path : str
+        Named where the record is not sound.
+
+    Returns
+    -------
+    Scenario
+
+    Raises
+    ------
+    FormatError
+        If the record is not sound, or names what this release does not know.
+
+    Notes
+    -----
+    At one request, depth 1 and accept length 1.
+
+    Examples
+    --------
+    >>> from specmodel.architecture import preset
+    >>> rig = Scenario(model=preset("Qwen3-8B"), gpu="H100")
+    >>> scenario_from_record(scenario_to_record(rig)) == rig
+    True
+    """
+    try:
+        return Scenario(
+            model=shape_from_record(record["model"]),
+            **{name: record[name] for name in _PLAIN},
+            draft=DraftChoice(**record["draft"]),
+            curves=tuple(
+                (
+                    int(one["num_ranks"]),
+                    AllReduceCurve(
+                        size_bytes=np.array(one["size_bytes"], dtype=np.float64),
+                        time_s=np.array(one["time_s"], dtype=np.float64),
+                    ),
+                )
+                for one in record["allreduce"]
+            ),
+        )
+    except (KeyError, TypeError, ValueError, SpecModelError) as error:
+        message = f"its rig cannot be read ({error}); run `specmodel fit` again"
+        raise FormatError(path, message, code="edited") from None
