@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from calibration.accept_lengths import (
     AcceptLengths,
     AskedAcceptLength,
-    accept_length_draws,
     accept_lengths,
 )
+from calibration.forms import Form, RigAnswer, form_of
 from calibration.notes import Note, broken_baseline_notes
-from calibration.prediction_notes import calibration_notes, prediction_notes
+from calibration.prediction_notes import calibration_notes
 from calibration.questions import (
     AskedConfiguration,
     UsageError,
@@ -23,11 +23,10 @@ from calibration.questions import (
 from specmodel.calibrated import Calibration, Observation
 from specmodel.configuration import Configuration
 from specmodel.errors import ParameterError
-from specmodel.prediction import Prediction, accept_length_needed, predict
-from specmodel.question import AcceptLength, Estimate, Question, question_rows
+from specmodel.prediction import Prediction
+from specmodel.question import AcceptLength, Estimate, Question
 
 if TYPE_CHECKING:
-    from calibration.physical.rig_prediction import ChangedRig
     from specmodel.acceptance import FullAccuracy
     from specmodel.optimum import DepthChoice
 
@@ -48,21 +47,6 @@ class Asked(NamedTuple):
     target_speedup: float | None = None
     claim: float | None = None
     changes: tuple[tuple[str, str], ...] = ()
-
-
-class RigAnswer(NamedTuple):
-    """What was changed of the calibrated rig, and what that does.
-
-    `speedup_ratio` is over the calibrated rig at the configuration without the changes; None where
-    that is not one configuration. `assumed` says what nobody stated of the rig.
-    """
-
-    changes: tuple[tuple[str, str], ...]
-    speedup_ratio: Estimate | None
-    output_ratio: float | None
-    base: Prediction | None
-    num_loads: int
-    assumed: tuple[str, ...]
 
 
 class Identity(NamedTuple):
@@ -160,12 +144,8 @@ def answer(calibration: Calibration, asked: Asked, *, source: str) -> Answer:
     if accept is None and asked.target_speedup is None:
         raise UsageError("--accept, --full or --conditional", "nothing says what is accepted")
     list_depth = accept.list_depth if accept else None
-    rig = _changed_rig(calibration, asked.changes)
-    configuration = asked.configuration
-    if rig is not None:
-        from calibration.physical.rig_prediction import with_load_changes  # noqa: PLC0415 - on demand
-
-        configuration = with_load_changes(configuration, rig.changes)
+    form = form_of(calibration, asked.changes)
+    configuration = form.at_loads(asked.configuration)
     configured = configurations(calibration, configuration, list_depth=list_depth)
     check_verified_tokens(calibration, configuration, configured)
     found = (
@@ -178,19 +158,19 @@ def answer(calibration: Calibration, asked: Asked, *, source: str) -> Answer:
         _question(calibration, asked, configuration, value)
         for configuration, value in zip(configured, values, strict=True)
     ]
-    predictions = _predicted(calibration, rig, questions)
-    logged = _predicted(calibration, rig, _logged(questions, found)) if found else ()
+    predictions = form.predict(questions)
+    logged = form.predict(_logged(questions, found)) if found else ()
     depths = tuple(
         DepthAnswer(
             num_steps=_reported(one, list_depth),
             prediction=prediction,
             accept_known=found is not None,
             as_logged=logged[index] if logged else None,
-            accept_length_needed=_needed(calibration, rig, prediction, asked.target_speedup),
+            accept_length_needed=None
+            if asked.target_speedup is None
+            else form.accept_length_needed(prediction, asked.target_speedup),
             longest=longest_accept_length(one),
-            notes=prediction_notes(calibration, prediction, accept_known=found is not None)
-            if rig is None
-            else (),
+            notes=form.notes_on(prediction, accept_known=found is not None),
         )
         for index, (one, prediction) in enumerate(zip(configured, predictions, strict=True))
     )
@@ -200,8 +180,10 @@ def answer(calibration: Calibration, asked: Asked, *, source: str) -> Answer:
         calibration=calibration,
         asked=asked,
         depths=depths,
-        choice=_choice(calibration, rig, questions, found) if len(depths) > 1 and found else None,
-        identity=_identity(calibration, depths[0]) if len(depths) == 1 and rig is None else None,
+        choice=form.choose_depth(questions, found) if len(depths) > 1 and found else None,
+        identity=_identity(calibration, depths[0])
+        if len(depths) == 1 and not asked.changes
+        else None,
         measured_depth=found.measured_depth if found else None,
         measured_conditional=_last_conditional(curve),
         claims=_claims(curve, depths, asked.claim),
@@ -210,9 +192,9 @@ def answer(calibration: Calibration, asked: Asked, *, source: str) -> Answer:
             *broken_baseline_notes(calibration),
             *_taken_as(calibration, depths[0], list_depth),
             *(found.notes if found else ()),
-            *_rig_notes(calibration, rig),
+            *form.notes,
         ),
-        rig=_rig_answer(calibration, rig, asked, depths, list_depth),
+        rig=_rig_answer(form, asked, depths, list_depth),
     )
 
 
@@ -244,91 +226,21 @@ def note_lines(found: Answer) -> list[str]:
     ]
 
 
-def _changed_rig(
-    calibration: Calibration, changes: tuple[tuple[str, str], ...]
-) -> "ChangedRig | None":
-    """The calibrated rig with changes; None where none was asked for."""
-    if not changes:
-        return None
-    from calibration.physical.rig_prediction import changed_rig  # noqa: PLC0415 - models and GPUs on demand
-
-    return changed_rig(calibration, changes)
-
-
-def _predicted(
-    calibration: Calibration, rig: "ChangedRig | None", questions: list[Question]
-) -> tuple[Prediction, ...]:
-    """Predictions of the relative form, or of the physical form on a changed rig."""
-    if rig is None:
-        return predict(calibration, questions)
-    from calibration.physical.rig_prediction import rig_predictions  # noqa: PLC0415 - on demand
-
-    return rig_predictions(rig, questions)
-
-
-def _needed(
-    calibration: Calibration,
-    rig: "ChangedRig | None",
-    prediction: Prediction,
-    target_speedup: float | None,
-) -> Estimate | None:
-    """Accept length for a target; None where there is none."""
-    if target_speedup is None:
-        return None
-    if rig is None:
-        return accept_length_needed(calibration, prediction.question, target_speedup)
-    from calibration.physical.rig_prediction import accept_length_on_rig  # noqa: PLC0415 - on demand
-
-    return accept_length_on_rig(prediction, target_speedup)
-
-
-def _rig_notes(calibration: Calibration, rig: "ChangedRig | None") -> tuple[Note, ...]:
-    """What the physical form rests on."""
-    if rig is None or calibration.physical is None:
-        return ()
-    assumed = "; ".join(calibration.physical.notes)
-    return (Note("assumed_rig", f"assumed of the rig: {assumed}"),) if assumed else ()
-
-
 def _rig_answer(
-    calibration: Calibration,
-    rig: "ChangedRig | None",
-    asked: Asked,
-    depths: tuple[DepthAnswer, ...],
-    list_depth: int | None,
+    form: Form, asked: Asked, depths: tuple[DepthAnswer, ...], list_depth: int | None
 ) -> RigAnswer | None:
-    """What the changes do to the first depth, where the calibrated rig has one configuration there."""
-    if rig is None or calibration.physical is None:
+    """What changes of the rig do; over the rig as it is where that has one configuration here."""
+    if not asked.changes:
         return None
-    found = RigAnswer(
-        changes=rig.changes,
-        speedup_ratio=None,
-        output_ratio=None,
-        base=None,
-        num_loads=len(calibration.physical.measured.loads),
-        assumed=calibration.physical.notes,
-    )
-    if len(depths) > 1 or not depths[0].accept_known:
-        return found
-    from calibration.physical.rig_prediction import rig_predictions, speedup_ratio  # noqa: PLC0415 - on demand
-
-    try:
-        (configuration,) = configurations(calibration, asked.configuration, list_depth=list_depth)
-        changed = depths[0].prediction
-        base = _question(calibration, asked, configuration, changed.question.accept_length)
-        (before,) = rig_predictions(rig.unchanged, [base])
-    except (UsageError, ParameterError):
-        return found
-    return found._replace(
-        base=before,
-        speedup_ratio=speedup_ratio(rig, base, changed.question),
-        output_ratio=_median_ratio(before.output_tokens_per_s, changed.output_tokens_per_s),
-    )
-
-
-def _median_ratio(before: Estimate | None, after: Estimate | None) -> float | None:
-    """Ratio of medians."""
-    return None if before is None or after is None else after.median / before.median
+    first = depths[0].prediction
+    base = None
+    if len(depths) == 1 and depths[0].accept_known:
+        try:
+            (one,) = configurations(form.calibration, asked.configuration, list_depth=list_depth)
+            base = _question(form.calibration, asked, one, first.question.accept_length)
+        except (UsageError, ParameterError):  # several configurations: nothing to compare with
+            base = None
+    return form.rig_answer(first, base)
 
 
 def _question(
@@ -382,48 +294,6 @@ def _taken_as(
             f"the points do not state their depth; it is taken to be that of the list, {list_depth}. "
             "Add num_steps to the points and fit again if it was another one",
         ),
-    )
-
-
-def _choice(
-    calibration: Calibration,
-    rig: "ChangedRig | None",
-    questions: list[Question],
-    found: AcceptLengths,
-) -> "DepthChoice":
-    """Best of the depths and of no speculation."""
-    import numpy as np  # noqa: PLC0415 - its random numbers are slow to load
-
-    from specmodel.optimum import choose_among, choose_depth  # noqa: PLC0415 - loads on demand
-
-    first = questions[0]
-    nothing = Question(
-        accept_length=AcceptLength.exact(1.0),
-        configuration=Configuration(
-            num_steps=0.0,
-            batch_size=first.configuration.batch_size,
-            context_tokens=first.configuration.context_tokens,
-        ),
-        workload=first.workload,
-        baseline_tokens_per_s=first.baseline_tokens_per_s,
-    )
-    rng = np.random.default_rng(_SEED)
-    steps = [int(question.configuration.num_steps or 0) for question in questions]
-    drawn = accept_length_draws(found, steps, num_draws=NUM_DRAWS, rng=rng)
-    if rig is not None:
-        from calibration.physical.rig_prediction import speedup_draws  # noqa: PLC0415 - on demand
-
-        gains = speedup_draws(rig, questions, drawn, rng)
-        return choose_among(
-            np.array([0, *steps], dtype=np.float64),
-            np.concatenate([np.ones((NUM_DRAWS, 1)), gains], axis=1),
-        )
-    return choose_depth(
-        calibration.posterior,
-        question_rows(calibration, [nothing, *questions]),
-        accept_length_draws=np.concatenate([np.ones((NUM_DRAWS, 1)), drawn], axis=1),
-        num_draws=NUM_DRAWS,
-        rng=rng,
     )
 
 

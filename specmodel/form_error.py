@@ -206,10 +206,14 @@ def error_covariance(
 
     Parameters
     ----------
-    first, second : Loads
-        Of length n and m; :math:`r` are the rows of the target's pass, :math:`c` octaves of context.
-    first_share, second_share : numpy.ndarray, shape (n,), (m,)
+    first : Loads
+        Of length n; :math:`r` are the rows of the target's pass, :math:`c` octaves of context.
+    first_share : numpy.ndarray, shape (n,)
         :math:`w`, share of the target's pass and of the host in the time; 1 for a base step, [-].
+    second : Loads
+        Of length m.
+    second_share : numpy.ndarray, shape (m,)
+        :math:`w'`, [-].
     form : FormError
         :math:`\sigma, \ell`.
 

@@ -1,0 +1,260 @@
+"""The two forms that answer a question: the relative one of a calibration, and that of its rig."""
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol, final
+
+from calibration.accept_lengths import AcceptLengths, accept_length_draws
+from calibration.notes import Note
+from calibration.prediction_notes import prediction_notes
+from calibration.questions import AskedConfiguration
+from specmodel.calibrated import Calibration
+from specmodel.configuration import Configuration
+from specmodel.errors import SpecModelError
+from specmodel.prediction import Prediction, accept_length_needed, predict
+from specmodel.question import AcceptLength, Estimate, Question, question_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from calibration.physical.rig_prediction import ChangedRig
+    from specmodel.optimum import DepthChoice
+
+NUM_DRAWS = 4000
+"""Draws of the posterior from which the best depth is chosen. [-]"""
+
+_SEED = 1
+
+
+class RigAnswer(NamedTuple):
+    """What was changed of the calibrated rig, and what that does.
+
+    `speedup_ratio` is over the calibrated rig at the configuration without the changes; None where
+    that is not one configuration. `base` is that rig's own prediction.
+    """
+
+    changes: tuple[tuple[str, str], ...]
+    num_loads: int
+    base: Prediction | None = None
+    speedup_ratio: Estimate | None = None
+    output_ratio: float | None = None
+
+
+class Form(Protocol):
+    """What predicts questions."""
+
+    @property
+    def calibration(self) -> Calibration:
+        """Of the system."""
+        ...
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """Remarks that hold for every prediction."""
+        ...
+
+    def at_loads(self, asked: AskedConfiguration) -> AskedConfiguration:
+        """What was asked, with loads that were set filled in."""
+        ...
+
+    def predict(self, questions: list[Question]) -> tuple[Prediction, ...]:
+        """Speed-up and what belongs to it, in the order of the questions."""
+        ...
+
+    def notes_on(self, prediction: Prediction, *, accept_known: bool) -> tuple[Note, ...]:
+        """Remarks on one prediction."""
+        ...
+
+    def accept_length_needed(self, prediction: Prediction, target_speedup: float) -> Estimate:
+        """Accept length that a predicted configuration needs for a speed-up."""
+        ...
+
+    def choose_depth(self, questions: list[Question], found: AcceptLengths) -> "DepthChoice":
+        """Best of the depths of the questions and of no speculation."""
+        ...
+
+    def rig_answer(self, changed: Prediction, base: Question | None) -> RigAnswer | None:
+        """What changes of the rig do; None where none were asked for."""
+        ...
+
+
+def form_of(calibration: Calibration, changes: "Sequence[tuple[str, str]]") -> Form:
+    """Return the relative form, or the physical form of a changed rig.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        Of the system.
+    changes : sequence of (key, text)
+        Of ``--set``.
+
+    Returns
+    -------
+    Form
+
+    Raises
+    ------
+    UsageError
+        If there are changes and the calibration knows no rig.
+    """
+    if not changes:
+        return RelativeForm(calibration)
+    from calibration.physical.rig_prediction import changed_rig  # noqa: PLC0415 - on demand
+
+    return RigForm(calibration, changed_rig(calibration, changes))
+
+
+@final
+class RelativeForm:
+    """Constants in units of the baseline's step.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        Of the system.
+    """
+
+    notes: tuple[Note, ...] = ()
+
+    def __init__(self, calibration: Calibration) -> None:
+        self.calibration = calibration
+
+    def at_loads(self, asked: AskedConfiguration) -> AskedConfiguration:
+        """Return what was asked."""
+        return asked
+
+    def predict(self, questions: list[Question]) -> tuple[Prediction, ...]:
+        """Return the predictions of the posterior."""
+        return predict(self.calibration, questions)
+
+    def notes_on(self, prediction: Prediction, *, accept_known: bool) -> tuple[Note, ...]:
+        """Return what to know beside one prediction."""
+        return prediction_notes(self.calibration, prediction, accept_known=accept_known)
+
+    def accept_length_needed(self, prediction: Prediction, target_speedup: float) -> Estimate:
+        """Return the accept length that a predicted configuration needs for a speed-up."""
+        return accept_length_needed(self.calibration, prediction.question, target_speedup)
+
+    def choose_depth(self, questions: list[Question], found: AcceptLengths) -> "DepthChoice":
+        """Return the best of the depths and of no speculation."""
+        import numpy as np  # noqa: PLC0415 - its random numbers are slow to load
+
+        from specmodel.optimum import choose_depth  # noqa: PLC0415 - loads on demand
+
+        first = questions[0]
+        nothing = Question(
+            accept_length=AcceptLength.exact(1.0),
+            configuration=Configuration(
+                num_steps=0.0,
+                batch_size=first.configuration.batch_size,
+                context_tokens=first.configuration.context_tokens,
+            ),
+            workload=first.workload,
+            baseline_tokens_per_s=first.baseline_tokens_per_s,
+        )
+        rng = np.random.default_rng(_SEED)
+        drawn = accept_length_draws(found, _depths(questions), num_draws=NUM_DRAWS, rng=rng)
+        return choose_depth(
+            self.calibration.posterior,
+            question_rows(self.calibration, [nothing, *questions]),
+            accept_length_draws=np.concatenate([np.ones((NUM_DRAWS, 1)), drawn], axis=1),
+            num_draws=NUM_DRAWS,
+            rng=rng,
+        )
+
+    def rig_answer(self, changed: Prediction, base: Question | None) -> RigAnswer | None:
+        """Return nothing: nothing was changed."""
+        del changed, base
+        return None  # noqa: RET501 - None is the answer
+
+
+@final
+class RigForm:
+    """The physical form of a calibrated rig with changes.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        With a physical form.
+    rig : ChangedRig
+        Its rig and the changes.
+    """
+
+    def __init__(self, calibration: Calibration, rig: "ChangedRig") -> None:
+        self.calibration = calibration
+        self._rig = rig
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What nobody stated of the rig."""
+        assumed = "; ".join(self._rig.pricing.fit.notes)
+        return (Note("assumed_rig", f"assumed of the rig: {assumed}"),) if assumed else ()
+
+    def at_loads(self, asked: AskedConfiguration) -> AskedConfiguration:
+        """Return what was asked, with loads among the changes filled in."""
+        from calibration.physical.rig_prediction import (  # noqa: PLC0415 - on demand
+            with_load_changes,
+        )
+
+        return with_load_changes(asked, self._rig.changes)
+
+    def predict(self, questions: list[Question]) -> tuple[Prediction, ...]:
+        """Return predictions on the changed rig."""
+        from calibration.physical.rig_prediction import (  # noqa: PLC0415 - on demand
+            rig_predictions,
+        )
+
+        return rig_predictions(self._rig, questions)
+
+    def notes_on(self, prediction: Prediction, *, accept_known: bool) -> tuple[Note, ...]:
+        """Return nothing: the relative form's remarks are about its constants."""
+        del prediction, accept_known
+        return ()
+
+    def accept_length_needed(self, prediction: Prediction, target_speedup: float) -> Estimate:
+        """Return the accept length that a predicted configuration needs for a speed-up."""
+        from calibration.physical.rig_prediction import (  # noqa: PLC0415 - on demand
+            accept_length_on_rig,
+        )
+
+        return accept_length_on_rig(prediction, target_speedup)
+
+    def choose_depth(self, questions: list[Question], found: AcceptLengths) -> "DepthChoice":
+        """Return the best of the depths and of no speculation."""
+        import numpy as np  # noqa: PLC0415 - its random numbers are slow to load
+
+        from calibration.physical.rig_prediction import speedup_draws  # noqa: PLC0415 - on demand
+        from specmodel.optimum import choose_among  # noqa: PLC0415 - loads on demand
+
+        rng = np.random.default_rng(_SEED)
+        steps = _depths(questions)
+        drawn = accept_length_draws(found, steps, num_draws=NUM_DRAWS, rng=rng)
+        gains = speedup_draws(self._rig, questions, drawn, rng)
+        return choose_among(
+            np.array([0, *steps], dtype=np.float64),
+            np.concatenate([np.ones((NUM_DRAWS, 1)), gains], axis=1),
+        )
+
+    def rig_answer(self, changed: Prediction, base: Question | None) -> RigAnswer | None:
+        """Return what the changes do, over the rig as it is where a question asks for that."""
+        from calibration.physical.rig_prediction import (  # noqa: PLC0415 - on demand
+            rig_predictions,
+            speedup_ratio,
+        )
+
+        found = RigAnswer(self._rig.changes, len(self._rig.pricing.fit.measured.loads))
+        if base is None:
+            return found
+        try:
+            (before,) = rig_predictions(self._rig.unchanged, [base])
+        except SpecModelError:  # the rig as it is cannot serve this load
+            return found
+        output, rate = before.output_tokens_per_s, changed.output_tokens_per_s
+        return found._replace(
+            base=before,
+            speedup_ratio=speedup_ratio(self._rig, base, changed.question),
+            output_ratio=rate.median / output.median if rate and output else None,
+        )
+
+
+def _depths(questions: list[Question]) -> list[int]:
+    """Depth of each question."""
+    return [int(question.configuration.num_steps or 0) for question in questions]
