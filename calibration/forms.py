@@ -163,7 +163,7 @@ class RelativeForm:
     def rig_answer(self, changed: Prediction, base: Question | None) -> RigAnswer | None:
         """Return nothing: nothing was changed."""
         del changed, base
-        return None  # noqa: RET501 - None is the answer
+        return None
 
 
 @final
