@@ -41,7 +41,8 @@ class Rope:
     low_freq_factor, high_freq_factor : float
         Ends of the blend of llama3, the second the larger, [-].
     beta_fast, beta_slow : float
-        Rotations at the ends of the ramp of yarn, the first the larger, [-].
+        Rotations at the ends of the ramp of yarn, the first not the smaller, [-]. Kimi-K2.5 heads have
+        1 for both: a step instead of a ramp.
     mscale, mscale_all_dim : float or None
         Attention temperature of yarn in the DeepSeek form, [-].
     attention_factor : float or None
@@ -93,8 +94,8 @@ class Rope:
         if self.kind == "llama3" and self.low_freq_factor >= self.high_freq_factor:
             allowed = f"below high_freq_factor {self.high_freq_factor:g}"
             raise ParameterError("rope low_freq_factor", self.low_freq_factor, allowed)
-        if self.kind == "yarn" and self.beta_slow >= self.beta_fast:
-            allowed = f"below beta_fast {self.beta_fast:g}"
+        if self.kind == "yarn" and self.beta_slow > self.beta_fast:
+            allowed = f"at most beta_fast {self.beta_fast:g}"
             raise ParameterError("rope beta_slow", self.beta_slow, allowed)
 
 
