@@ -87,7 +87,7 @@ def layer_from_config(fields: DraftFields, *, latent: bool) -> LayerShape:
     >>> layer_from_config(DraftFields(config, "config.json", "llama"), latent=False).head_dim
     64
     """
-    _refuse_unsupported(fields)
+    _refuse_unsupported(fields, latent=latent)
     notes: list[str] = []
     hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
     max_positions = fields.optional_count("max_position_embeddings")
@@ -158,8 +158,11 @@ def sliding_window(fields: DraftFields) -> int | None:
     return fields.count("sliding_window") if slides else None
 
 
-def _refuse_unsupported(fields: DraftFields) -> None:
-    """What would change the result and is not computed here."""
+def _refuse_unsupported(fields: DraftFields, *, latent: bool) -> None:
+    """What would change the result and is not computed here.
+
+    A llama class has a dense MLP whatever the file says of experts, which templates copy from a target.
+    """
     layers = fields.count("num_hidden_layers", default=1)
     if layers > 1:
         raise fields.refused(
@@ -173,10 +176,8 @@ def _refuse_unsupported(fields: DraftFields) -> None:
         if fields.flag(name):
             raise fields.refused(f"{name} is true, which is not supported; only false is")
     dense_layers = fields.count("first_k_dense_replace", default=0, lowest=0)
-    experts = fields.optional_count("n_routed_experts") or fields.optional_count(
-        "num_local_experts"
-    )
-    if fields.flag("use_moe") or (experts and dense_layers == 0):
+    routed = latent and dense_layers == 0 and fields.optional_count("n_routed_experts") is not None
+    if fields.flag("use_moe") or routed:
         raise fields.refused(
             "the layer has experts; only draft models with a dense MLP are supported"
         )
