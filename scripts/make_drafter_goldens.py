@@ -75,7 +75,7 @@ class Variant:
 
 
 def variants() -> list[Variant]:
-    """Both layer types with every combination of norms that is in use, then biases and scaled rope."""
+    """Both layer types with every combination of norms that is in use, then biases, scaled rope and a window."""
     norms: dict[str, tuple[str, ...]] = {
         "plain": (),
         "norm_before_residual": ("norm_before_residual",),
@@ -95,6 +95,16 @@ def variants() -> list[Variant]:
             layer={"attention_bias": True, "rope_parameters": LLAMA3_ROPE},
         ),
         Variant(name="llama_yarn_rope", model_type="llama", layer={"rope_parameters": YARN_ROPE}),
+        Variant(
+            name="qwen3_sliding_window",
+            model_type="qwen3",
+            layer={
+                "use_sliding_window": True,
+                "sliding_window": 3,
+                "max_window_layers": 0,
+                "layer_types": ["sliding_attention"],
+            },
+        ),
     ]
 
 

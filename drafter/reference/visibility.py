@@ -26,7 +26,8 @@ def visible_by_position(
     Notes
     -----
     Rows of one position, as a tree has them, see each other here: their tree decides
-    (`visible_in_tree`).
+    (`visible_in_tree`). In training, speculators leaves the window of a draft where its first row has
+    it; served, it moves on with the position, as here. [speculators-eagle3]_
 
     Examples
     --------

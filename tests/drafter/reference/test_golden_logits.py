@@ -20,6 +20,7 @@ NORMS = ("plain", "norm_before_residual", "fc_norm_norm_output", "norm_before_fc
 EIGHT = [f"{layer}_{norms}" for layer in ("llama", "qwen3") for norms in NORMS]
 VARIANTS = [*EIGHT, "llama_yarn_rope"]
 BIASES = "llama_biases_llama3_rope"
+WINDOW = "qwen3_sliding_window"
 
 LARGEST_DIFFERENCE = 1e-6
 """transformers takes angles and softmax in single precision."""
@@ -46,9 +47,9 @@ def drafts(spec: DraftSpec, weights: dict[str, Tensor], name: str) -> tuple[Tens
 
 def test_there_is_a_golden_draft_for_every_variant() -> None:
     assert sorted(path.parent.name for path in FOLDER.glob("*/golden.safetensors")) == sorted(
-        [*VARIANTS, BIASES]
+        [*VARIANTS, BIASES, WINDOW]
     )
-    for name in (*VARIANTS, BIASES):
+    for name in (*VARIANTS, BIASES, WINDOW):
         logits = load_file(FOLDER / name / "golden.safetensors")["logits"]
         assert logits.shape == (3, 3, 48)
         assert 0.3 < float(logits.std()) < 3.0  # neither degenerate nor so large that 1e-6 is easy
@@ -66,6 +67,35 @@ def test_the_logits_of_speculators_are_reproduced_with_its_biases() -> None:
     spec = load_checkpoint(FOLDER / BIASES).config.spec
     ours, theirs = drafts(spec, load_file(FOLDER / BIASES / "model.safetensors"), BIASES)
     torch.testing.assert_close(ours, theirs, rtol=0.0, atol=LARGEST_DIFFERENCE)
+
+
+def test_a_window_is_that_of_speculators_in_the_extend_pass() -> None:
+    checkpoint = load_checkpoint(FOLDER / WINDOW)
+    ours, theirs = drafts(checkpoint.config.spec, checkpoint.weights, WINDOW)
+    torch.testing.assert_close(ours[:, 0], theirs[:, 0], rtol=0.0, atol=LARGEST_DIFFERENCE)
+    everything = dataclasses.replace(checkpoint.config.spec, sliding_window=None)
+    seen = drafts(everything, checkpoint.weights, WINDOW)[0]
+    assert float((seen[-1, 0] - theirs[-1, 0]).abs().max()) > 0.1
+
+
+def test_in_training_the_window_stays_where_the_draft_began() -> None:
+    """As served, it moves on with the position: the one point where speculators differs from us."""
+    checkpoint = load_checkpoint(FOLDER / WINDOW)
+    golden = load_file(FOLDER / WINDOW / "golden.safetensors")
+    model = DraftModel(checkpoint.config.spec, checkpoint.weights)
+    window = checkpoint.config.spec.sliding_window
+    assert window == 3
+    for start, logits in zip(golden["starts"].tolist(), golden["logits"], strict=True):
+        rows, positions = slice(start + 1), torch.arange(start + 1)
+        step = model.extend(golden["tokens"][rows], golden["aux_states"][rows], positions).last()
+        for index in (1, 2):
+            visible = torch.ones(1, start + 1 + index, dtype=torch.bool)
+            visible[:, : max(start + 1 - window, 0)] = False
+            fed = golden["tokens"][start + index : start + index + 1]
+            step = model.step(fed, step.carry, positions[-1:] + index, step.cache, visible)
+            torch.testing.assert_close(
+                step.logits[0], logits[index], rtol=0.0, atol=LARGEST_DIFFERENCE
+            )
 
 
 @pytest.mark.parametrize("name", VARIANTS)

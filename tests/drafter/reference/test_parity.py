@@ -40,7 +40,7 @@ def files(folder: Path, pattern: str) -> list[str]:
 
 def test_the_same_files_are_made(made_again: Path) -> None:
     assert files(made_again, "*") == files(GOLDEN, "*")
-    assert len(files(GOLDEN, "golden.safetensors")) == 10
+    assert len(files(GOLDEN, "golden.safetensors")) == 11
 
 
 def test_the_same_numbers_are_made(made_again: Path) -> None:
