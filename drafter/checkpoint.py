@@ -167,13 +167,14 @@ def _substitute(
 def _of_target(folder: Path, name: str, shape: tuple[int, ...]) -> torch.Tensor:
     """Embedding or head of a target model."""
     stored = checkpoint_tensors(folder)
-    # the shortest: layers that predict several tokens may carry copies of their own
-    own, shared = (
-        min((each for each in stored if f".{each}".endswith(f".{ending}")), key=len, default=None)
+    # layers that predict several tokens may carry copies of their own
+    shared = [each for each in stored if ".layers." not in f".{each}"]
+    own, embedding = (
+        next((each for each in shared if f".{each}".endswith(f".{ending}")), None)
         for ending in (name, EMBEDDING)
     )
     # a model that ties its head stores one table only
-    place = own or shared
+    place = own or embedding
     entry = None if place is None else stored[place]
     if entry is None:
         raise FormatError(
