@@ -38,7 +38,10 @@ class DraftFields(ConfigFields):
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.wrong(name, value, "a number")
-        number = float(value) if abs(value) < math.inf else math.nan
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
         if not (math.isfinite(number) and number >= lowest):
             raise self.wrong(name, value, f"a finite number of at least {lowest:g}")
         return number

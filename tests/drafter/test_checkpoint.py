@@ -12,6 +12,8 @@ from safetensors.torch import load_file, save_file
 from drafter.checkpoint import load_checkpoint
 from drafter.checkpoint_contents import checkpoint_contents
 from drafter.checkpoint_vocabulary import draft_to_target
+from drafter.config_json import draft_config
+from drafter.random_weights import random_weights
 from drafter.tensor_shapes import expected_shapes
 from specmodel.errors import FormatError
 
@@ -347,3 +349,49 @@ def test_two_files_with_one_tensor_are_refused(flat: Flat) -> None:
     for name in ("a.safetensors", "b.safetensors"):
         (folder / name).write_bytes(data)
     assert "is also in a.safetensors; keep one" in refused(folder)
+
+
+# --- other attentions ---
+
+
+def test_a_latent_head_is_loaded_from_its_own_layout(
+    configs: tuple[Callable[..., Any], Callable[..., Any]],
+    write: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    ranks = {"q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4}
+    names = ["Eagle3DeepseekV2ForCausalLM"]
+    config = configs[0](architectures=names, v_head_dim=8, **ranks)
+    spec = draft_config(config).spec
+    weights = random_weights(spec, seed=0, dtype=torch.bfloat16)
+    folder = write(tmp_path / "latent", config, weights)
+    loaded = load_checkpoint(folder)
+    assert loaded.config.layout == "mla"
+    # section 3 of the drafter reference: 4 heads, and only the two first projections see 2H = 64
+    shapes = {name: tuple(value.shape) for name, value in loaded.weights.items()}
+    assert shapes["layers.0.self_attn.q_a_proj.weight"] == (24, 64)
+    assert shapes["layers.0.self_attn.q_b_proj.weight"] == (4 * (8 + 4), 24)
+    assert shapes["layers.0.self_attn.kv_a_proj_with_mqa.weight"] == (16 + 4, 64)
+    assert shapes["layers.0.self_attn.kv_b_proj.weight"] == (4 * (8 + 8), 16)
+    assert shapes["layers.0.self_attn.o_proj.weight"] == (32, 4 * 8)
+    assert all(torch.equal(loaded.weights[name], weights[name]) for name in weights)
+
+
+def test_a_qwen3_layer_with_biases_and_state_norms_is_loaded(
+    configs: tuple[Callable[..., Any], Callable[..., Any]],
+    write: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    config = configs[1](model_type="qwen3", fc_norm=True, layer={"attention_bias": True})
+    weights = random_weights(draft_config(config).spec, seed=0, dtype=torch.float16)
+    needed = {
+        *(f"layers.0.self_attn.{name}_norm.weight" for name in "qk"),
+        *(f"layers.0.self_attn.{name}_proj.bias" for name in "qkv"),
+        *(f"fc_norm.{state}.weight" for state in range(3)),
+    }
+    assert needed <= set(weights)
+    loaded = load_checkpoint(write(tmp_path / "qwen3", config, weights))
+    assert all(torch.equal(loaded.weights[name], weights[name]) for name in weights)
+    for name in sorted(needed):
+        rest = {each: value for each, value in weights.items() if each != name}
+        assert f"tensor {name} is missing" in refused(write(tmp_path / "broken", config, rest))
