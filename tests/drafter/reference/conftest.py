@@ -48,6 +48,7 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "plain": {},
     "norm_before_residual": {"norm_before_residual": True},
     "fc_norm": {"fc_norm": True},
+    "five_states": {"fc_norm": True, "num_aux_states": 5},
     "norm_before_fc": {"norm_before_fc": True},
     "norm_output": {"norm_output": True},
     "qk_norm": {"qk_norm": True},

@@ -153,6 +153,13 @@ def test_the_latent_scores_carry_the_temperature_that_the_rotation_leaves_out() 
     assert latent_score_factor(off) == 1.0
 
 
+def test_nothing_is_sharpened_where_nothing_is_stretched() -> None:
+    shorter = dataclasses.replace(TENFOLD, factor=0.5, mscale_all_dim=1.0)
+    assert rotary_magnitude(shorter) == 1.0
+    assert latent_score_factor(shorter) == 1.0
+    assert latent_score_factor(Rope(factor=4.0, mscale_all_dim=1.0)) == 1.0
+
+
 @pytest.mark.parametrize("rotary_dim", [0, -2, 7])
 def test_a_width_that_has_no_pairs_is_refused(rotary_dim: int) -> None:
     with pytest.raises(ParameterError, match="rotary_dim must be even and positive"):
