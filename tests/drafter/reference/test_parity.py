@@ -13,13 +13,9 @@ ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden" / "drafter"
 PYTHON = os.environ.get("SPECMODEL_PARITY_PYTHON")
 
-pytestmark = [
-    pytest.mark.parity,
-    pytest.mark.skipif(
-        PYTHON is None,
-        reason="SPECMODEL_PARITY_PYTHON names no interpreter that has speculators",
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    PYTHON is None, reason="SPECMODEL_PARITY_PYTHON names no interpreter that has speculators"
+)
 
 
 @pytest.fixture(scope="module")
