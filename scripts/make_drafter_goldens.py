@@ -1,8 +1,13 @@
 """Golden logits of an EAGLE-3 draft model, made by the model classes of speculators and transformers.
 
-Run with an interpreter that has them (nothing else of this repository needs them):
+Needs an environment of its own, since nothing else of this repository needs them: torch 2.13.0 (CPU)
+first, then speculators 0.9.0 under that pin; without torchvision and torchaudio, which it may bring for
+another torch. With that interpreter:
 
     python scripts/make_drafter_goldens.py tests/golden/drafter
+
+``SPECMODEL_PARITY_PYTHON=<that interpreter> pytest tests/drafter/reference/test_parity.py`` makes the
+files again elsewhere and compares.
 
 A tiny draft model of every variant is filled with seeded values, rounded to bf16 and saved by
 speculators itself; its own forward, in fp64, gives the logits. Beside them stand the heads of one
