@@ -43,7 +43,7 @@ lint: $(STAMP) ## style, types, layers and the content of the wheel
 	$(BIN)/check-wheel-contents build/wheel
 
 bench: $(STAMP) ## time the paths that must be fast
-	@$(BIN)/python -m compileall -q specmodel calibration
+	@$(BIN)/python -m compileall -q specmodel calibration drafter
 	$(BIN)/pytest -q tests/benchmarks --benchmark-only
 
 format: $(STAMP) ## put the code in the form that lint expects
@@ -75,7 +75,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt \
 	  --upgrade pip
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt \
-	  --group test --group lint --editable .
+	  --group test --group lint --editable ".[drafter]"
 	@# pip compiles what it installs, but not what it links to
-	@$(BIN)/python -m compileall -q specmodel calibration
+	@$(BIN)/python -m compileall -q specmodel calibration drafter
 	@touch $@

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -12,10 +12,14 @@ from calibration.standard_streams import accept_any_character, discard
 from specmodel.errors import SpecModelError, UnknownKeyError
 from specmodel.version import __version__
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 TRACEBACK = "SPECMODEL_TRACEBACK"
 """Environment variable; 1 shows where an unexpected error comes from."""
 
 _EXIT_BAD_DATA, _EXIT_BAD_USAGE = 1, 2
+_LONGEST_HELP = 66
 
 
 class ListedCommand(click.Command):
@@ -61,21 +65,77 @@ _COMMANDS = (
 )
 
 
+ENTRY_POINTS = "specmodel.commands"
+"""Entry-point group through which other packages bring commands, which this one never imports."""
+
+
+def brought_commands(name: str = "") -> dict[str, click.Command]:
+    """Return commands that other packages bring, by name; all of them, or the one of a name.
+
+    The metadata of what is installed is read only for a name that the table lacks, and for the help.
+    One that cannot be loaded becomes a command that says why, so that the others still work.
+    """
+    from importlib.metadata import entry_points  # noqa: PLC0415 - predict starts without it
+
+    found = (
+        entry_points(group=ENTRY_POINTS, name=name) if name else entry_points(group=ENTRY_POINTS)
+    )
+    return {entry.name: _loaded(entry) for entry in found}
+
+
+def _loaded(entry: "EntryPoint") -> click.Command:
+    """The command of an entry point."""
+    try:
+        command = entry.load()
+    except Exception as error:  # noqa: BLE001 - another package may fail in any way
+        return _broken(entry.name, f"{type(error).__name__}: {error}")
+    if not isinstance(command, click.Command):
+        return _broken(entry.name, f"{entry.value} is no command")
+    return command
+
+
+def _broken(name: str, reason: str) -> click.Command:
+    """A command that only says why it cannot be loaded."""
+    message = f"the command {name} cannot be loaded: {reason}"
+
+    def refuse() -> NoReturn:
+        raise click.ClickException(message)
+
+    return click.Command(
+        name,
+        callback=refuse,
+        help="Cannot be loaded.",
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )
+
+
 class CommandTable(click.Group):
     """A group that loads a command only when it is called, and says every error in one line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return every name: those of the table, then what other packages bring."""
+        del ctx
+        return list(dict.fromkeys([*self.commands, *brought_commands()]))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of a name, loaded; None where there is none."""
         del ctx
         listed = self.commands.get(cmd_name)
+        if listed is None:
+            return brought_commands(cmd_name).get(cmd_name)
         return listed.load() if isinstance(listed, ListedCommand) else listed
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table without loading a command."""
+        """Write the table without loading a command of it."""
         del ctx
+        own = {name: command.help or "" for name, command in self.commands.items()}
+        brought = {
+            name: command.get_short_help_str(_LONGEST_HELP)
+            for name, command in brought_commands().items()
+        }
         with formatter.section("Commands"):
             formatter.write_dl(
-                [(name, command.help or "") for name, command in self.commands.items()]
+                [*own.items(), *((n, t) for n, t in brought.items() if n not in own)]
             )
 
     def make_context(

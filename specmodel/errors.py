@@ -111,6 +111,28 @@ class FitError(SpecModelError, RuntimeError):
         super().__init__(reason)
 
 
+class MissingExtraError(SpecModelError, ImportError):
+    """Something needs packages that come with an extra of the distribution, and they are not there.
+
+    Parameters
+    ----------
+    what : str
+        What needs them.
+    packages : sequence of str
+        The packages that are missing.
+    extra : str
+        The extra that brings them.
+    """
+
+    def __init__(self, what: str, packages: list[str], extra: str) -> None:
+        self.what, self.packages, self.extra = what, packages, extra
+        missing = " and ".join(packages)
+        verb = "is" if len(packages) == 1 else "are"
+        super().__init__(
+            f"{what} needs {missing}, which {verb} not installed; pip install 'specmodel[{extra}]'"
+        )
+
+
 class ExtrapolationWarning(UserWarning):
     """A value is outside the range that the constants were fitted on.
 

@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("specmodel", "calibration")
+PACKAGES = ("specmodel", "calibration", "drafter")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 SCRIPTS = sorted(
     path for folder in ("scripts", "examples") for path in (ROOT / folder).glob("*.py")
 )
 
 LONGEST_FILE_LINES = 450
-HEAVY = ("torch", "triton", "pandas", "scipy", "matplotlib", "click", "rich", "iminuit")
-HEAVY_FOR_THE_COMMAND_LINE = ("torch", "triton", "pandas", "scipy", "matplotlib", "iminuit", "rich")
+GPU_STACK = {"torch", "triton", "safetensors"}
+HEAVY = (*GPU_STACK, "pandas", "scipy", "matplotlib", "click", "rich", "iminuit", "drafter")
+HEAVY_FOR_THE_COMMAND_LINE = (*GPU_STACK, "pandas", "scipy", "matplotlib", "iminuit", "rich")
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 SWAPPED_NAMES = {"p", "q"}
 SYMBOLS = {"k", "gamma", "tau"}
@@ -97,7 +98,7 @@ def test_the_import_contracts_hold() -> None:
 
 @pytest.mark.parametrize("module", PACKAGES)
 def test_importing_a_package_loads_no_gpu_stack(module: str) -> None:
-    assert modules_after(f"import {module}").isdisjoint({"torch", "triton"})
+    assert modules_after(f"import {module}").isdisjoint(GPU_STACK)
 
 
 def test_the_model_loads_numpy_and_nothing_heavier() -> None:
@@ -108,13 +109,43 @@ def test_the_model_loads_numpy_and_nothing_heavier() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["predict", "--accept", "2.75", "--depth", "5"]], ids=" ".join
+    "arguments",
+    [
+        ["--help"],
+        ["predict", "--accept", "2.75", "--depth", "5"],
+        ["drafter", "--help"],
+        ["drafter", "floor"],
+        ["drafter", "inspect", "gpt-oss"],
+    ],
+    ids=" ".join,
 )
 def test_the_command_line_loads_nothing_heavier_than_numpy_and_click_for(
     arguments: list[str], tmp_path: Path
 ) -> None:
     statement = f"from calibration.cli import main\nmain({arguments}, standalone_mode=False)"
     assert modules_after(statement, tmp_path).isdisjoint(HEAVY_FOR_THE_COMMAND_LINE)
+
+
+def test_a_prediction_loads_nothing_of_drafter_and_looks_for_no_other_package(
+    tmp_path: Path,
+) -> None:
+    arguments = ["predict", "--accept", "2.75", "--depth", "5"]
+    statement = f"from calibration.cli import main\nmain({arguments}, standalone_mode=False)"
+    assert "drafter" not in modules_after(statement, tmp_path)
+    code = f"{statement}\nimport sys\nassert 'importlib.metadata' not in sys.modules"
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-S",
+            "-c",
+            f"import sys; sys.path[:] = {[str(ROOT), *sys.path]!r}\n{code}",
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert run.returncode == 0, run.stderr
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:

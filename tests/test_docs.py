@@ -17,11 +17,12 @@ import click
 import pytest
 
 import calibration
+import drafter
 import specmodel
 from specmodel.sources import sources
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = (specmodel, calibration)
+PACKAGES = (specmodel, calibration, drafter)
 PUBLIC_MODULES = (
     "specmodel",
     "specmodel.acceptance",
@@ -76,12 +77,13 @@ def cited_keys() -> dict[str, set[str]]:
         for key in keys:
             cited.setdefault(key, set()).add(str(path.relative_to(ROOT)))
 
-    for package in ("specmodel", "calibration", "scripts", "examples"):
+    for package in ("specmodel", "calibration", "drafter", "scripts", "examples"):
         for path in (ROOT / package).rglob("*.py"):
             note(iter(CITATION.findall(path.read_text(encoding="utf-8"))), path)
     golden, points = ROOT / "tests" / "golden", ROOT / "calibration" / "data" / "points"
     catalogues = (ROOT / "specmodel" / "data").glob("*.toml")
-    for path in [*golden.glob("*.toml"), *points.glob("*.toml"), *catalogues]:
+    shapes = (ROOT / "drafter" / "data").glob("*.toml")
+    for path in [*golden.glob("*.toml"), *points.glob("*.toml"), *catalogues, *shapes]:
         if path.name != "sources.toml":
             note(keys_in(tomllib.loads(path.read_text(encoding="utf-8"))), path)
     for path in [*golden.glob("*.csv"), *points.glob("*.csv")]:

@@ -1,7 +1,8 @@
-"""The wheel holds both packages with their data, and the installation is the one that is meant."""
+"""The wheel holds the three packages with their data, and the installation is the one that is meant."""
 
 import importlib.metadata
 import importlib.util
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("specmodel", "calibration")
+PACKAGES = ("specmodel", "calibration", "drafter")
 BUILT_FROM = (*PACKAGES, "pyproject.toml", "README.md", "LICENSE")
 
 READS_EVERY_DATA_FILE = """
@@ -19,9 +20,11 @@ import sys
 from pathlib import Path
 import specmodel
 from calibration.packaged import packaged_tables
+from drafter.public_shapes import public_shapes
 from specmodel.prior import load_prior
 from specmodel.sources import sources
 assert Path(specmodel.__file__).is_relative_to(sys.argv[1]), specmodel.__file__
+assert public_shapes()
 assert sources() and load_prior(experts_known=True).learned_from
 assert packaged_tables() and all(table.path.is_file() for table in packaged_tables())
 """
@@ -62,7 +65,7 @@ def names_in(wheel: Path) -> set[str]:
         return set(archive.namelist())
 
 
-def test_the_wheel_has_exactly_the_two_packages(wheel: Path) -> None:
+def test_the_wheel_has_exactly_the_three_packages(wheel: Path) -> None:
     top = {name.partition("/")[0] for name in names_in(wheel)}
     assert {name for name in top if not name.endswith(".dist-info")} == set(PACKAGES)
 
@@ -84,6 +87,18 @@ def test_the_wheel_declares_the_command(wheel: Path) -> None:
         (name,) = (each for each in archive.namelist() if each.endswith("/entry_points.txt"))
         text = archive.read(name).decode("utf-8")
     assert "specmodel = calibration.cli:main" in text
+    assert "drafter = drafter.cli:command" in text
+
+
+def test_the_gpu_stack_comes_with_the_extra_only(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (each for each in archive.namelist() if each.endswith("/METADATA"))
+        lines = archive.read(name).decode("utf-8").splitlines()
+    stack = [
+        line for line in lines if re.match(r"Requires-Dist: (torch|triton|safetensors)\b", line)
+    ]
+    assert len(stack) == 3
+    assert all('extra == "drafter"' in line for line in stack)
 
 
 def test_the_packages_work_from_the_wheel_in_another_folder(wheel: Path, tmp_path: Path) -> None:
@@ -120,4 +135,10 @@ def test_the_wheel_carries_the_version_of_the_code(wheel: Path) -> None:
 def test_the_installed_command_can_be_loaded() -> None:
     (entry,) = importlib.metadata.entry_points(group="console_scripts", name="specmodel")
     assert entry.value == "calibration.cli:main"
+    assert callable(entry.load())
+
+
+def test_the_group_of_draft_models_is_an_entry_point_that_can_be_loaded() -> None:
+    (entry,) = importlib.metadata.entry_points(group="specmodel.commands", name="drafter")
+    assert entry.value == "drafter.cli:command"
     assert callable(entry.load())

@@ -1,0 +1,68 @@
+"""The command group `specmodel drafter`, which joins the command line as an entry point.
+
+Importing it loads click and nothing else; a command's module is loaded when it is called, torch only by
+the commands that need it.
+"""
+
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+import click
+
+from drafter.extra import EXTRA
+from specmodel.errors import MissingExtraError
+
+COMMANDS = MappingProxyType(
+    {
+        "inspect": "What a checkpoint is, and the floor of its draft step.",
+        "floor": "Floors of public draft models on usual GPUs.",
+    }
+)
+"""Help of each command by its name; the command stands in the module of that name."""
+
+_EXTRA_PACKAGES = ("torch", "triton", "safetensors")
+
+
+class DrafterCommands(click.Group):
+    """A group that loads a command only when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of a name, loaded; None where there is none."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"drafter.commands.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table without loading a command."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what a command returns
+        """Run the command; a package of the extra that is missing becomes one line."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").partition(".")[0]
+            if missing not in _EXTRA_PACKAGES:
+                raise
+            name = ctx.invoked_subcommand or "drafter"
+            raise MissingExtraError(f"specmodel drafter {name}", [missing], EXTRA) from None
+
+
+@click.group(cls=DrafterCommands, context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """EAGLE-3 draft models: what they are and how fast a step can be.
+
+    \b
+    specmodel drafter inspect path/to/checkpoint
+    specmodel drafter floor --gpu H100
+    """  # noqa: D301 - click wants the backspace itself

@@ -1,0 +1,1 @@
+"""The commands of `specmodel drafter`, one a module."""

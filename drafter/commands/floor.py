@@ -1,0 +1,37 @@
+"""`specmodel drafter floor`: the least time of a draft step, by draft model and GPU."""
+
+import json
+
+import click
+
+from drafter.commands.load_options import load_options
+from specmodel.hardware import Gpu
+
+
+@click.command()
+@load_options
+def command(*, gpus: tuple[Gpu, ...], context_tokens: int, batch_size: int, as_json: bool) -> None:
+    """Show the floor of a draft step for every public draft model.
+
+    The bytes that a step must read, over the memory bandwidth of the datasheet: no kernel is faster.
+    Nothing is measured, and no GPU is needed.
+
+    \b
+    specmodel drafter floor --gpu H100 --gpu B200 --context-tokens 32768
+    """  # noqa: D301 - click wants the backspace itself
+    from drafter.floors import step_floor  # noqa: PLC0415 - on demand
+    from drafter.public_shapes import public_shapes  # noqa: PLC0415 - as above
+    from drafter.report.floor_table import floors_json, floors_text  # noqa: PLC0415 - as above
+
+    floors = {
+        name: [
+            step_floor(shape.spec, gpu, context_tokens=context_tokens, batch_size=batch_size)
+            for gpu in gpus
+        ]
+        for name, shape in public_shapes().items()
+    }
+    load = (context_tokens, batch_size)
+    if as_json:
+        click.echo(json.dumps(floors_json(floors, *load), indent=1, allow_nan=False))
+    else:
+        click.echo(floors_text(floors, *load))

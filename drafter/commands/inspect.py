@@ -1,0 +1,67 @@
+"""`specmodel drafter inspect`: what a checkpoint is, without reading a weight."""
+
+import json
+import os
+
+import click
+
+from drafter.commands.load_options import load_options
+from drafter.subject import Subject, checkpoint_subject, shape_subject
+from specmodel.errors import UnknownKeyError
+from specmodel.hardware import Gpu
+
+
+@click.command()
+@click.argument("checkpoint", metavar="CHECKPOINT|SHAPE")
+@load_options
+def command(
+    *,
+    checkpoint: str,
+    gpus: tuple[Gpu, ...],
+    context_tokens: int,
+    batch_size: int,
+    as_json: bool,
+) -> None:
+    """Say what a draft model is: layout, switches, shapes, bytes and floor of a step.
+
+    CHECKPOINT is a folder with config.json and safetensors, SHAPE the name of a public draft model
+    (`specmodel drafter floor` lists them). Headers and the vocabulary map are checked; no weight is
+    read, and neither torch nor a GPU is needed.
+
+    \b
+    specmodel drafter inspect EAGLE3-LLaMA3.1-Instruct-8B
+    specmodel drafter inspect gpt-oss --gpu B200 --json
+    """  # noqa: D301 - click wants the backspace itself
+    from drafter.floors import step_floor  # noqa: PLC0415 - on demand
+    from drafter.report.inspection import (  # noqa: PLC0415 - as above
+        inspection_json,
+        inspection_text,
+    )
+
+    subject = _subject(checkpoint)
+    floors = [
+        step_floor(subject.spec, gpu, context_tokens=context_tokens, batch_size=batch_size)
+        for gpu in gpus
+    ]
+    load = (context_tokens, batch_size)
+    if as_json:
+        click.echo(json.dumps(inspection_json(subject, floors, *load), indent=1, allow_nan=False))
+    else:
+        click.echo(inspection_text(subject, floors, *load))
+
+
+def _subject(checkpoint: str) -> Subject:
+    """The checkpoint in a folder, or the public shape of a name."""
+    from drafter.public_shapes import public_shape  # noqa: PLC0415 - on demand
+
+    looks_like_path = os.sep in checkpoint or checkpoint.endswith(".json")
+    if not looks_like_path and not os.path.lexists(checkpoint):
+        try:
+            return shape_subject(public_shape(checkpoint))
+        except UnknownKeyError as error:
+            raise UnknownKeyError("folder or draft shape", checkpoint[:200], error.known) from None
+    from drafter.checkpoint_contents import checkpoint_contents  # noqa: PLC0415 - as above
+    from drafter.checkpoint_vocabulary import draft_to_target  # noqa: PLC0415 - as above
+
+    contents = checkpoint_contents(checkpoint)
+    return checkpoint_subject(contents, draft_to_target(contents))

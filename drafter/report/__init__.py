@@ -1,0 +1,1 @@
+"""Draft models and their floors as text and as JSON; nothing is computed here."""

@@ -1,0 +1,256 @@
+"""An EAGLE-3 draft model as counts and switches, the same for every layout of checkpoints."""
+
+import math
+from dataclasses import dataclass
+from typing import Final, Literal, final, get_args
+
+from specmodel.architecture.counts import check_counts
+from specmodel.errors import ParameterError
+
+RopeKind = Literal["default", "linear", "dynamic", "llama3", "yarn"]
+"""How positions are scaled before the rotary embedding."""
+
+ROPE_KINDS: Final[tuple[RopeKind, ...]] = get_args(RopeKind)
+"""Every kind that is known."""
+
+_NEEDS_ORIGINAL: Final = ("llama3", "yarn")
+
+
+def _check_positive(name: str, value: float, *, zero: bool = False) -> None:
+    """Refuse what is not a finite number above zero (or zero, where that is allowed)."""
+    possible = value >= 0 if zero else value > 0
+    if not (math.isfinite(value) and possible):
+        raise ParameterError(name, value, "finite and " + ("at least 0" if zero else "positive"))
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rope:
+    """Rotary embedding of queries and keys.
+
+    Parameters
+    ----------
+    kind : str
+        One of `ROPE_KINDS`.
+    theta : float
+        Base of the frequencies, positive, [-]. A flat config without the key means 10000.
+    factor : float
+        How much longer than trained the positions may be, positive, [-].
+    original_max_positions : int or None
+        Positions before scaling: llama3 and yarn need it, dynamic falls back to the model's, [tokens].
+    low_freq_factor, high_freq_factor : float
+        Ends of the blend of llama3, the second the larger, [-].
+    beta_fast, beta_slow : float
+        Rotations at the ends of the ramp of yarn, the first not the smaller, [-]. Kimi-K2.5 heads have
+        1 for both: a step instead of a ramp.
+    mscale, mscale_all_dim : float or None
+        Attention temperature of yarn in the DeepSeek form, [-].
+    attention_factor : float or None
+        Attention temperature of yarn stated outright, positive, [-].
+
+    Raises
+    ------
+    ParameterError
+        If a value is impossible, or one that the kind needs is missing.
+
+    Notes
+    -----
+    Kinds and keys as the configurations of transformers name them; ``type`` and ``rope_type`` are one.
+
+    Examples
+    --------
+    >>> Rope(kind="llama3", theta=500_000.0, factor=8.0, original_max_positions=8192).low_freq_factor
+    1.0
+    """
+
+    kind: RopeKind = "default"
+    theta: float = 10_000.0
+    factor: float = 1.0
+    original_max_positions: int | None = None
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    mscale: float | None = None
+    mscale_all_dim: float | None = None
+    attention_factor: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in ROPE_KINDS:
+            raise ParameterError("rope kind", repr(self.kind), f"one of {list(ROPE_KINDS)}")
+        for name in ("theta", "factor", "low_freq_factor", "high_freq_factor", "beta_fast"):
+            _check_positive(f"rope {name}", getattr(self, name))
+        _check_positive("rope beta_slow", self.beta_slow)
+        for name in ("mscale", "mscale_all_dim", "attention_factor"):
+            value = getattr(self, name)
+            if value is not None:
+                # a DeepSeek config turns a temperature off with 0
+                _check_positive(f"rope {name}", value, zero=name != "attention_factor")
+        check_counts(self)
+        if self.kind in _NEEDS_ORIGINAL and self.original_max_positions is None:
+            raise ParameterError(
+                "rope original_max_positions", None, f"a number of positions for kind {self.kind}"
+            )
+        if self.kind == "llama3" and self.low_freq_factor >= self.high_freq_factor:
+            allowed = f"below high_freq_factor {self.high_freq_factor:g}"
+            raise ParameterError("rope low_freq_factor", self.low_freq_factor, allowed)
+        if self.kind == "yarn" and self.beta_slow > self.beta_fast:
+            allowed = f"at most beta_fast {self.beta_fast:g}"
+            raise ParameterError("rope beta_slow", self.beta_slow, allowed)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentHeads:
+    """Widths of multi-head latent attention.
+
+    Parameters
+    ----------
+    query_rank, kv_rank : int
+        Widths of the compressed queries and of the cached latent, [-].
+    nope_dim, rope_dim : int
+        Parts of a query or key without and with position, the second even, [-].
+    value_dim : int
+        Width of a head's value, [-].
+
+    Raises
+    ------
+    ParameterError
+        If a width is no positive count, or `rope_dim` is odd.
+
+    Notes
+    -----
+    The names in a config are DeepSeek-V3's: q_lora_rank, kv_lora_rank, qk_nope_head_dim,
+    qk_rope_head_dim, v_head_dim.
+
+    Examples
+    --------
+    >>> LatentHeads(query_rank=1536, kv_rank=512, nope_dim=128, rope_dim=64, value_dim=128).kv_rank
+    512
+    """
+
+    query_rank: int
+    kv_rank: int
+    nope_dim: int
+    rope_dim: int
+    value_dim: int
+
+    def __post_init__(self) -> None:
+        check_counts(self)
+        if self.rope_dim % 2:
+            raise ParameterError("rope_dim", self.rope_dim, "even, since positions rotate pairs")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftSpec:
+    r"""Everything that decides what an EAGLE-3 draft model computes, but its weights.
+
+    Parameters
+    ----------
+    hidden_size, target_hidden_size : int
+        :math:`H, H_t`, widths of the residual streams of draft and target, [-].
+    num_aux_states : int
+        :math:`A`, captured states of the target that are fused, [-].
+    num_heads, num_kv_heads, head_dim : int
+        :math:`N_H, N_{KV}, D`; with latent heads the last two are not used, [-].
+    mlp_width : int
+        :math:`I`, [-].
+    target_vocab_size, draft_vocab_size : int
+        :math:`V`, and :math:`V_d \le V`, [tokens].
+    rms_norm_eps : float
+        Positive, added to the mean square, [-].
+    rope : Rope
+        Rotary embedding.
+    max_positions : int
+        Longest trained context, [tokens].
+    attention_bias, fc_bias : bool
+        Biases of q, k and v; of the fusion.
+    qk_norm : bool
+        A norm of each head of q and k before the rotation.
+    norm_before_residual : bool
+        The residual is the normed hidden state instead of the hidden state.
+    fc_norm, norm_before_fc : bool
+        A norm of each captured state; one norm of their concatenation. They exclude each other.
+    norm_output : bool
+        The next step is fed the normed output (EAGLE 3.1).
+    use_aux_hidden_state : bool
+        False: the target's final state is fed as it is, and there is no fusion.
+    sliding_window : int or None
+        Positions that attention sees; None for all, [tokens].
+    latent : LatentHeads or None
+        Widths of latent attention; None for grouped heads.
+
+    Raises
+    ------
+    ParameterError
+        If a count is not positive, or values contradict each other.
+
+    Notes
+    -----
+    `head_dim` is a count of its own: gpt-oss and Qwen3 heads have :math:`N_H D \ne H`.
+
+    Examples
+    --------
+    >>> spec = DraftSpec(
+    ...     hidden_size=4096,
+    ...     target_hidden_size=4096,
+    ...     num_aux_states=3,
+    ...     num_heads=32,
+    ...     num_kv_heads=8,
+    ...     head_dim=128,
+    ...     mlp_width=14336,
+    ...     target_vocab_size=128256,
+    ...     draft_vocab_size=32000,
+    ... )
+    >>> spec.rope.theta, spec.latent
+    (10000.0, None)
+    """
+
+    hidden_size: int
+    target_hidden_size: int
+    num_aux_states: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    mlp_width: int
+    target_vocab_size: int
+    draft_vocab_size: int
+    rms_norm_eps: float = 1e-5
+    rope: Rope = Rope()
+    max_positions: int = 2048
+    attention_bias: bool = False
+    fc_bias: bool = False
+    qk_norm: bool = False
+    norm_before_residual: bool = False
+    fc_norm: bool = False
+    norm_before_fc: bool = False
+    norm_output: bool = False
+    use_aux_hidden_state: bool = True
+    sliding_window: int | None = None
+    latent: LatentHeads | None = None
+
+    def __post_init__(self) -> None:
+        check_counts(self)
+        _check_positive("rms_norm_eps", self.rms_norm_eps)
+        if self.draft_vocab_size > self.target_vocab_size:
+            allowed = f"at most the target_vocab_size {self.target_vocab_size}"
+            raise ParameterError("draft_vocab_size", self.draft_vocab_size, allowed)
+        if self.latent is None:
+            self._check_grouped_heads()
+        if self.fc_norm and self.norm_before_fc:
+            hint = "one norms each captured state, the other their concatenation"
+            raise ParameterError(
+                "fc_norm", self.fc_norm, "false where norm_before_fc is true", hint
+            )
+        if not self.use_aux_hidden_state and self.hidden_size != self.target_hidden_size:
+            allowed = f"the target_hidden_size {self.target_hidden_size} where no states are fused"
+            raise ParameterError("hidden_size", self.hidden_size, allowed)
+
+    def _check_grouped_heads(self) -> None:
+        """Query heads share key heads evenly, and positions rotate pairs."""
+        if self.num_heads % self.num_kv_heads:
+            allowed = f"a multiple of num_kv_heads {self.num_kv_heads}"
+            raise ParameterError("num_heads", self.num_heads, allowed)
+        if self.head_dim % 2:
+            raise ParameterError("head_dim", self.head_dim, "even, since positions rotate pairs")
