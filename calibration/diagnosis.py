@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from calibration.physical.explanation import Explanation
+from calibration.physical.scenario import Scenario
 from specmodel.calibrated import Calibration, Observation
 from specmodel.configuration import Configuration
 from specmodel.posterior import Posterior
@@ -74,8 +75,10 @@ def _causes(
     causes = [
         ("the draft does not run in a CUDA graph", "draft host"),
         ("a draft sharded over GPUs: an all-reduce at every draft step", "draft all-reduce"),
-        ("NCCL all-reduce on more than two PCIe GPUs (no peer-to-peer)", "verify all-reduce"),
     ]
+    if explanation is None or _library_over_pcie(explanation.scenario):
+        library = "NCCL all-reduce on more than two PCIe GPUs (no peer-to-peer)"
+        causes.append((library, "verify all-reduce"))
     if calibration.num_experts != 0:
         experts = "MoE: verifying k + 1 tokens reads several times the experts"
         causes.append((experts, "verify memory"))
@@ -89,6 +92,11 @@ def _causes(
         *(text for text, _ in causes),
         "a wrong baseline: other flags, load or scope than the run",
     )
+
+
+def _library_over_pcie(rig: Scenario) -> bool:
+    """Whether an engine leaves the all-reduces of a rig to the library."""
+    return rig.tp_size > 2 and rig.interconnect.startswith("pcie") and rig.kernel != "engine"
 
 
 def _by_size(causes: list[tuple[str, str]], explanation: Explanation) -> list[tuple[str, str]]:

@@ -36,6 +36,9 @@ _AXES: Final = {
     "context_tokens": "context",
 }
 
+_PRICED_BY_RIG: Final = {"batch_size": "batch_size", "context_tokens": "context_tokens"}
+"""Keys of --set for axes on which the physical form knows more than the points."""
+
 
 def prediction_notes(
     calibration: Calibration, prediction: Prediction, *, accept_known: bool = True
@@ -117,7 +120,9 @@ def _outside_the_points(calibration: Calibration, prediction: Prediction) -> lis
             continue  # the draft tokens of a chain follow from its depth, which is looked at
         outside = _outside(measured, value)
         if outside:
-            notes.append(Note("extrapolation", f"{word} {value:g} is outside {outside}"))
+            ask = _PRICED_BY_RIG.get(name, "") if calibration.physical is not None else ""
+            hint = f"; --set {ask}={value:g} prices it by the rig" if ask else ""
+            notes.append(Note("extrapolation", f"{word} {value:g} is outside {outside}{hint}"))
         elif measured is None and name != "num_steps":
             notes.append(
                 Note(
