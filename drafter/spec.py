@@ -165,7 +165,7 @@ class DraftSpec:
     max_positions : int
         Longest trained context, [tokens].
     attention_bias, fc_bias : bool
-        Biases of q, k and v; of the fusion.
+        Biases of q, k, v and the output of attention; of the fusion.
     qk_norm : bool
         A norm of each head of q and k before the rotation.
     norm_before_residual : bool

@@ -15,6 +15,7 @@ SWITCHED: Final = {
     f"{_ATTENTION}q_proj.bias": "attention_bias",
     f"{_ATTENTION}k_proj.bias": "attention_bias",
     f"{_ATTENTION}v_proj.bias": "attention_bias",
+    f"{_ATTENTION}o_proj.bias": "attention_bias",
     f"{_ATTENTION}q_norm.weight": "the qwen3 type of the layer",
     f"{_ATTENTION}k_norm.weight": "the qwen3 type of the layer",
     f"{_ATTENTION}q_a_proj.weight": "latent attention",
@@ -43,7 +44,8 @@ def expected_shapes(spec: DraftSpec) -> dict[str, Shape]:
     Notes
     -----
     Section 3 of the project's drafter reference. Only the first projections of attention see
-    :math:`2H`: embedding and hidden state side by side. Without fusion there is no ``fc``.
+    :math:`2H`: embedding and hidden state side by side. Without fusion there is no ``fc``. Biases of
+    attention include that of the output projection, as in the files of [speculators-eagle3]_.
 
     Examples
     --------
@@ -97,6 +99,7 @@ def _grouped(spec: DraftSpec) -> dict[str, Shape]:
     }
     if spec.attention_bias:
         found |= {f"{_ATTENTION}{name}.bias": (count,) for name, count in rows.items()}
+        found[f"{_ATTENTION}o_proj.bias"] = (spec.hidden_size,)
     if spec.qk_norm:
         found |= {f"{_ATTENTION}{name}_norm.weight": (spec.head_dim,) for name in ("q", "k")}
     found[f"{_ATTENTION}o_proj.weight"] = (spec.hidden_size, spec.num_heads * spec.head_dim)

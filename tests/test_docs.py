@@ -83,10 +83,10 @@ def cited_keys() -> dict[str, set[str]]:
     golden, points = ROOT / "tests" / "golden", ROOT / "calibration" / "data" / "points"
     catalogues = (ROOT / "specmodel" / "data").glob("*.toml")
     shapes = (ROOT / "drafter" / "data").glob("*.toml")
-    for path in [*golden.glob("*.toml"), *points.glob("*.toml"), *catalogues, *shapes]:
+    for path in [*golden.rglob("*.toml"), *points.glob("*.toml"), *catalogues, *shapes]:
         if path.name != "sources.toml":
             note(keys_in(tomllib.loads(path.read_text(encoding="utf-8"))), path)
-    for path in [*golden.glob("*.csv"), *points.glob("*.csv")]:
+    for path in [*golden.rglob("*.csv"), *points.glob("*.csv")]:
         note(keys_of_table(path), path)
     return cited
 
@@ -102,7 +102,7 @@ def test_every_registered_source_is_cited() -> None:
 
 
 def test_every_golden_table_names_its_source_and_the_place_in_it() -> None:
-    for path in sorted((ROOT / "tests" / "golden").glob("*.csv")):
+    for path in sorted((ROOT / "tests" / "golden").rglob("*.csv")):
         facts = tomllib.loads(path.with_suffix(".toml").read_text(encoding="utf-8"))
         assert {"source", "locator", "what"} <= set(facts), path.name
         if "per row" in facts["source"]:

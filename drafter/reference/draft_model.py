@@ -79,7 +79,7 @@ class DraftModel:
     Raises
     ------
     ParameterError
-        If a tensor that the spec needs is missing or has another shape.
+        If a tensor that the spec needs is missing or has another shape, or a bias is there that it has not.
 
     Notes
     -----
@@ -115,6 +115,11 @@ class DraftModel:
             found = tuple(self.weights[name].shape) if name in self.weights else "no such tensor"
             if found != shape:
                 raise ParameterError(f"shape of {name}", found, f"{shape} as the spec says")
+        for name in self.weights:
+            if name.endswith(".bias") and name not in expected_shapes(spec):
+                raise ParameterError(
+                    "weights", f"with {name}", "without biases that the spec has not"
+                )
         self._frequencies = rotary_frequencies(
             spec.rope,
             spec.head_dim if spec.latent is None else spec.latent.rope_dim,

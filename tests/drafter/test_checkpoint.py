@@ -386,7 +386,7 @@ def test_a_qwen3_layer_with_biases_and_state_norms_is_loaded(
     weights = random_weights(draft_config(config).spec, seed=0, dtype=torch.float16)
     needed = {
         *(f"layers.0.self_attn.{name}_norm.weight" for name in "qk"),
-        *(f"layers.0.self_attn.{name}_proj.bias" for name in "qkv"),
+        *(f"layers.0.self_attn.{name}_proj.bias" for name in "qkvo"),
         *(f"fc_norm.{state}.weight" for state in range(3)),
     }
     assert needed <= set(weights)

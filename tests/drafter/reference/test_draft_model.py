@@ -187,15 +187,28 @@ def test_biases_of_attention_equal_one_more_input_that_is_one(make_request: Make
         plain_weights[f"{key}.weight"] = weights[f"{key}.weight"].clone()
         plain_weights[f"{key}.weight"][:, 23] += weights[f"{key}.bias"] / 24**0.5
     biased = DraftModel(model.spec, weights)
+    biased.weights[f"{ATTENTION}.o_proj.bias"] = torch.zeros(24, dtype=torch.float64)
     plain = DraftModel(dataclasses.replace(model.spec, attention_bias=False), plain_weights)
-    output_bias = weights.get(f"{ATTENTION}.o_proj.bias")
-    assert output_bias is None or bool(output_bias.any())
-    if output_bias is not None:
-        plain.weights[f"{ATTENTION}.o_proj.bias"] = output_bias
     torch.testing.assert_close(
         plain.extend(tokens, states, positions).logits,
         biased.extend(tokens, states, positions).logits,
     )
+
+
+def test_the_bias_of_the_output_of_attention_is_added_to_the_residual(
+    make_request: MakeRequest,
+) -> None:
+    """With an MLP that gives nothing, the residual is the state, what the heads say, and the bias."""
+    spec, weights = example_weights(attention_bias=True)
+    weights["layers.0.mlp.down_proj.weight"] = torch.zeros(24, 40, dtype=torch.float64)
+    carries = []
+    for bias in (weights[f"{ATTENTION}.o_proj.bias"], torch.zeros(24, dtype=torch.float64)):
+        request = make_request(
+            weights=weights | {f"{ATTENTION}.o_proj.bias": bias}, attention_bias=True
+        )
+        carries.append(request[0].extend(*request[1:]).carry)
+    expected = weights[f"{ATTENTION}.o_proj.bias"].expand(5, spec.hidden_size)
+    torch.testing.assert_close(carries[0] - carries[1], expected)
 
 
 def test_normed_heads_do_not_know_the_scale_of_their_projections(make_request: MakeRequest) -> None:
@@ -285,6 +298,13 @@ def test_the_dynamic_kind_is_stretched_only_when_more_context_is_asked_for(
 
 
 # --- what is refused ---
+
+
+def test_a_bias_that_the_spec_has_not_is_refused() -> None:
+    spec, weights = example_weights()
+    weights[f"{ATTENTION}.q_proj.bias"] = torch.zeros(32, dtype=torch.float64)
+    with pytest.raises(ParameterError, match=r"got with layers\.0\.self_attn\.q_proj\.bias"):
+        DraftModel(spec, weights)
 
 
 def test_a_missing_or_misshaped_tensor_is_refused_by_name() -> None:

@@ -1,0 +1,249 @@
+"""Attention over the cache, cut along the context so that few requests fill the chip."""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+from drafter.kernels.argument_checks import (
+    INDEX_TYPES,
+    STORAGE_TYPES,
+    check_range,
+    check_tensor,
+)
+from drafter.kernels.launch_plan import options, power_of_two
+from drafter.kernels.numerics import dot, rounded
+
+MOST_TAIL_SLOTS = 64
+"""Nodes of a tree that one int64 of ancestors can name, [-]."""
+
+LEAST_ROWS = 16
+"""Smallest number of rows of a matrix product, [-]."""
+
+MOST_ROWS = 64
+"""Query rows of one program, [-]."""
+
+
+@triton.jit
+def attention_kernel(  # noqa: PLR0915 - one pass over the context
+    query: tl.tensor,
+    key_cache: tl.tensor,
+    value_cache: tl.tensor,
+    positions: tl.tensor,
+    lengths: tl.tensor,
+    tail_starts: tl.tensor,
+    ancestors: tl.tensor,
+    part_out: tl.tensor,
+    part_log: tl.tensor,
+    scale: tl.tensor,
+    WIDTH: tl.constexpr,
+    CAPACITY: tl.constexpr,
+    NUM_HEADS: tl.constexpr,
+    NUM_KV_HEADS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    WINDOW: tl.constexpr,
+    NUM_SPLITS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    PDL: tl.constexpr,
+) -> None:
+    """One program: BLOCK_M query rows of one KV head against one part of one request's context.
+
+    A row is a pair of token and query head of the group; part_out [T, NH, NUM_SPLITS, D] holds
+    normalised outputs, part_log [T, NH, NUM_SPLITS] base-2 logarithms of their weights.
+    """
+    request = tl.program_id(0)
+    group: tl.constexpr = NUM_HEADS // NUM_KV_HEADS
+    row_blocks: tl.constexpr = (WIDTH * group + BLOCK_M - 1) // BLOCK_M
+    kv_head = tl.program_id(1) // row_blocks
+    split = tl.program_id(2)
+    row = (tl.program_id(1) % row_blocks) * BLOCK_M + tl.arange(0, BLOCK_M)
+    is_row = row < WIDTH * group
+    token = (request * WIDTH + tl.minimum(row // group, WIDTH - 1)).to(tl.int64)
+    head = kv_head * group + row % group
+    lane = tl.arange(0, BLOCK_D)
+    is_lane = lane < HEAD_DIM
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+
+    length = tl.minimum(tl.load(lengths + request), CAPACITY)
+    low = 0
+    if WINDOW > 0:
+        # no row stands further back than its width of rows before the end
+        low = tl.maximum(length - WIDTH - WINDOW, 0)
+        if ancestors is not None:
+            low = tl.maximum(tl.load(tail_starts + request) - WINDOW, 0)
+    share = tl.cdiv(tl.cdiv(tl.maximum(length - low, 0), NUM_SPLITS), BLOCK_N) * BLOCK_N
+    begin = low + split * share
+    end = tl.minimum(begin + share, length)
+
+    position = tl.load(positions + token, mask=is_row, other=-1)  # [BLOCK_M]
+    if ancestors is not None:
+        tail_start = tl.load(tail_starts + request)
+        bits = tl.load(ancestors + token, mask=is_row, other=0)
+    query_place = query + (token * NUM_HEADS + head)[:, None] * HEAD_DIM + lane[None, :]
+    queries = tl.load(query_place, mask=is_row[:, None] & is_lane[None, :], other=0.0)
+
+    biggest = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    total = tl.zeros((BLOCK_M,), tl.float32)
+    summed = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
+    for start in range(begin, end, BLOCK_N):
+        slot = start + tl.arange(0, BLOCK_N)  # [BLOCK_N]
+        is_slot = slot < end
+        line = request.to(tl.int64) * CAPACITY + tl.minimum(slot, CAPACITY - 1)
+        line = (line * NUM_KV_HEADS + kv_head) * HEAD_DIM
+        key_mask = is_lane[:, None] & is_slot[None, :]
+        keys = tl.load(
+            key_cache + line[None, :] + lane[:, None], mask=key_mask, other=0.0
+        )  # D by slots
+        scores = dot(queries, keys, tl.zeros((BLOCK_M, BLOCK_N), tl.float32)) * scale
+        if ancestors is not None:
+            tail = slot - tail_start
+            place = tl.minimum(tl.maximum(tail, 0), 63).to(tl.int64)
+            is_ancestor = ((bits[:, None] >> place[None, :]) & 1) != 0
+            seen = (tail < 0)[None, :] | (is_ancestor & (tail < 64)[None, :])
+            if WINDOW > 0:
+                near = slot[None, :] > position[:, None] - WINDOW
+                seen = seen & (near | (tail >= 0)[None, :])
+            seen = seen & (position >= 0)[:, None]
+        else:
+            seen = slot[None, :] <= position[:, None]
+            if WINDOW > 0:
+                seen = seen & (slot[None, :] > position[:, None] - WINDOW)
+        scores = tl.where(seen & is_slot[None, :], scores, float("-inf"))
+        new_biggest = tl.maximum(biggest, tl.max(scores, axis=1))
+        shift = tl.where(new_biggest == float("-inf"), 0.0, new_biggest)
+        weights = tl.exp2(scores - shift[:, None])  # [BLOCK_M, BLOCK_N]
+        fade = tl.exp2(biggest - shift)
+        total = total * fade + tl.sum(weights, axis=1)
+        value_mask = is_slot[:, None] & is_lane[None, :]
+        values = tl.load(value_cache + line[:, None] + lane[None, :], mask=value_mask, other=0.0)
+        weights = rounded(weights, values.dtype)
+        summed = dot(weights, values, summed * fade[:, None])
+        biggest = new_biggest
+
+    is_empty = total == 0.0
+    part = (token * NUM_HEADS + head) * NUM_SPLITS + split
+    log_weight = tl.where(
+        is_empty, float("-inf"), biggest + tl.log2(tl.where(is_empty, 1.0, total))
+    )
+    tl.store(part_log + part, log_weight, mask=is_row)
+    result = summed / tl.where(is_empty, 1.0, total)[:, None]
+    place = part_out + part[:, None] * HEAD_DIM + lane[None, :]
+    tl.store(place, result, mask=is_row[:, None] & is_lane[None, :])
+
+
+def attention(
+    query: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    positions: torch.Tensor,
+    lengths: torch.Tensor,
+    part_out: torch.Tensor,
+    part_log: torch.Tensor,
+    *,
+    tail_starts: torch.Tensor | None = None,
+    ancestors: torch.Tensor | None = None,
+    sliding_window: int | None = None,
+    programmatic: bool = False,
+) -> None:
+    r"""Write each part's attention output and the logarithm of its weight.
+
+    .. math::
+       o_s = \frac{\sum_{j \in s} e^{z_j} v_j}{\sum_{j \in s} e^{z_j}}, \quad
+       \ell_s = \log_2 \sum_{j \in s} e^{z_j}, \quad z_j = \frac{q \cdot k_j}{\sqrt{D}}
+
+    over the slots :math:`j` that a token sees in part :math:`s` of the context.
+
+    Parameters
+    ----------
+    query : torch.Tensor, shape (B W, NH, D)
+        :math:`q`, of the caches' type.
+    key_cache, value_cache : torch.Tensor, shape (B, S, NKV, D)
+        :math:`k` and :math:`v`.
+    positions : torch.Tensor, shape (B W,)
+        Of each token; a slot before the tail holds the token at that position. A row at -1 sees
+        nothing and gives zeros.
+    lengths : torch.Tensor, shape (B,)
+        Slots in use, [tokens].
+    part_out : torch.Tensor, shape (B W, NH, P, D)
+        :math:`o`, fp32, for P parts.
+    part_log : torch.Tensor, shape (B W, NH, P)
+        :math:`\ell`, fp32; minus infinity for a part of which the token sees nothing.
+    tail_starts : torch.Tensor, optional, shape (B,)
+        First slot of the tree, with `ancestors`.
+    ancestors : torch.Tensor, optional, shape (B W,)
+        int64; bit i says that the token sees slot `tail_starts` + i. All slots before the tail are
+        seen. Without it a token sees the slots up to its own position.
+    sliding_window : int, optional
+        A token sees only positions within so many of its own, itself counted.
+    programmatic : bool
+        Ask for programmatic dependent launch.
+
+    Raises
+    ------
+    ParameterError
+        If shapes or types do not fit.
+
+    Notes
+    -----
+    The grid does not depend on `lengths`, so that one graph serves every context. All nodes of the tail
+    are taken to be within the window. drafter.md 11 and 13.
+
+    Examples
+    --------
+    >>> cache, place = torch.zeros(1, 8, 2, 4), torch.zeros(1, dtype=torch.int32)
+    >>> attention(torch.ones(1, 3, 4), cache, cache, place, place, torch.empty(1, 3, 2, 4),
+    ...           torch.empty(1, 3, 2))
+    Traceback (most recent call last):
+    ...
+    specmodel.errors.ParameterError: query heads must be between 2 and 2, got 3; a multiple of the KV heads
+    """
+    num_tokens, num_heads, head_dim = query.shape
+    batch_size, capacity, num_kv_heads = key_cache.shape[:3]
+    num_splits = part_log.shape[-1]
+    width = num_tokens // batch_size
+    whole = num_heads // num_kv_heads * num_kv_heads
+    check_range("query heads", num_heads, whole, whole, "a multiple of the KV heads")
+    check_tensor("query", query, (batch_size * width, num_heads, head_dim), STORAGE_TYPES)
+    cache = (batch_size, capacity, num_kv_heads, head_dim)
+    check_tensor("key_cache", key_cache, cache, (query.dtype,), query)
+    check_tensor("value_cache", value_cache, cache, (query.dtype,), query)
+    check_tensor("positions", positions, (num_tokens,), INDEX_TYPES, query)
+    check_tensor("lengths", lengths, (batch_size,), INDEX_TYPES, query)
+    parts = (num_tokens, num_heads, num_splits)
+    check_tensor("part_out", part_out, (*parts, head_dim), (torch.float32,), query)
+    check_tensor("part_log", part_log, parts, (torch.float32,), query)
+    if ancestors is not None and tail_starts is not None:
+        check_tensor("ancestors", ancestors, (num_tokens,), (torch.int64,), query)
+        check_tensor("tail_starts", tail_starts, (batch_size,), INDEX_TYPES, query)
+    rows = width * (num_heads // num_kv_heads)
+    block_m = min(max(power_of_two(rows), LEAST_ROWS), MOST_ROWS)
+    grid = (batch_size, num_kv_heads * triton.cdiv(rows, block_m), num_splits)
+    attention_kernel[grid](
+        query,
+        key_cache,
+        value_cache,
+        positions,
+        lengths,
+        tail_starts,
+        ancestors,
+        part_out,
+        part_log,
+        math.log2(math.e) / math.sqrt(head_dim),
+        width,
+        capacity,
+        num_heads,
+        num_kv_heads,
+        head_dim,
+        sliding_window or 0,
+        num_splits,
+        block_m,
+        64,
+        max(16, power_of_two(head_dim)),
+        programmatic,
+        **options(4, 2, programmatic),
+    )

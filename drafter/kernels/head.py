@@ -1,0 +1,349 @@
+"""The head: logits of a tile of the draft vocabulary, of which only the best and a sum are kept."""
+
+import torch
+import triton
+import triton.language as tl
+
+from drafter.kernels.argument_checks import (
+    INDEX_TYPES,
+    STORAGE_TYPES,
+    check_range,
+    check_tensor,
+    vector_width,
+)
+from drafter.kernels.candidate_keys import NO_CANDIDATE, candidate_key, key_value
+from drafter.kernels.launch_plan import (
+    MATVEC_TOKENS,
+    Tiles,
+    device_sm,
+    dot_tokens,
+    options,
+    power_of_two,
+    tiles_for,
+)
+from drafter.kernels.matvec import matvec
+from drafter.kernels.swap_dot import swap_dot
+from specmodel.errors import ParameterError
+
+MOST_TOPK = 16
+"""Most candidates per token, [-]."""
+
+MATVEC_TILE = 16
+"""Least vocabulary rows of one tile on the path of few tokens, [-]."""
+
+
+@triton.jit
+def store_best(
+    logits: tl.tensor,
+    ids: tl.tensor,
+    tokens: tl.tensor,
+    num_tokens: tl.tensor,
+    tile_max: tl.tensor,
+    tile_sum: tl.tensor,
+    tile_keys: tl.tensor,
+    tile: tl.tensor,
+    NUM_TILES: tl.constexpr,
+    NUM_IDS: tl.constexpr,
+    TOPK: tl.constexpr,
+) -> None:
+    """Keep maximum, sum of exponentials and best keys of logits [ids, tokens]."""
+    is_id = (ids < NUM_IDS)[:, None]
+    is_token = tokens < num_tokens
+    keys = tl.where(
+        is_id, candidate_key(logits, ids[:, None] + tl.zeros_like(tokens)[None, :]), NO_CANDIDATE
+    )
+    best = tl.max(keys, axis=0)  # [tokens]
+    biggest = key_value(best)
+    shift = tl.where(biggest == float("-inf"), 0.0, biggest)
+    is_number = is_id & (logits == logits)  # noqa: PLR0124
+    weights = tl.where(is_number, tl.exp(tl.where(is_number, logits - shift[None, :], 0.0)), 0.0)
+    place = tokens.to(tl.int64) * NUM_TILES + tile
+    tl.store(tile_max + place, biggest, mask=is_token)
+    tl.store(tile_sum + place, tl.sum(weights, axis=0), mask=is_token)
+    tl.store(tile_keys + place * TOPK, best, mask=is_token)
+    for rank in tl.static_range(1, TOPK):
+        keys = tl.where(keys == best[None, :], NO_CANDIDATE, keys)
+        best = tl.max(keys, axis=0)
+        tl.store(tile_keys + place * TOPK + rank, best, mask=is_token)
+
+
+@triton.jit(do_not_specialize=["num_tokens"])
+def head_matvec_kernel(
+    inputs: tl.tensor,
+    input_index: tl.tensor,
+    weight: tl.tensor,
+    norm: tl.tensor,
+    logits: tl.tensor,
+    tile_max: tl.tensor,
+    tile_sum: tl.tensor,
+    tile_keys: tl.tensor,
+    num_tokens: tl.tensor,
+    eps: tl.tensor,
+    NUM_TOKENS: tl.constexpr,
+    NUM_IDS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    TOPK: tl.constexpr,
+    TILE: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    VECTOR: tl.constexpr,
+    PDL: tl.constexpr,
+) -> None:
+    """One program makes one tile of ids of at most NUM_TOKENS tokens, BLOCK_N ids at a time."""
+    tile = tl.program_id(0)
+    num_tiles: tl.constexpr = (NUM_IDS + TILE - 1) // TILE
+    place = tl.arange(0, TILE)
+    ids = tile * TILE + place
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+    input_rows = ()
+    for token in tl.static_range(NUM_TOKENS):
+        row = tl.minimum(num_tokens - 1, token).to(tl.int64)
+        if input_index is not None:
+            row = tl.load(input_index + row).to(tl.int64)
+        input_rows = input_rows + (row,)
+    tokens = tl.arange(0, NUM_TOKENS)
+    value = tl.zeros((TILE, NUM_TOKENS), tl.float32)
+    for part in range(TILE // BLOCK_N):
+        own = part * BLOCK_N + tl.arange(0, BLOCK_N)
+        results = matvec(
+            inputs,
+            input_rows,
+            weight,
+            tile * TILE + own,
+            norm,
+            eps,
+            NUM_TOKENS,
+            NUM_IDS,
+            WIDTH,
+            BLOCK_N,
+            BLOCK_K,
+            VECTOR,
+            WAIT=False,
+        )
+        is_own = place[:, None] == own[None, :]
+        for token in tl.static_range(NUM_TOKENS):
+            moved = tl.sum(tl.where(is_own, results[token][None, :], 0.0), axis=1)  # [TILE]
+            value += tl.where((tokens == token)[None, :], moved[:, None], 0.0)
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+    if logits is not None:
+        inside = (ids[:, None] < NUM_IDS) & (tokens[None, :] < num_tokens)
+        tl.store(logits + tokens[None, :].to(tl.int64) * NUM_IDS + ids[:, None], value, mask=inside)
+    store_best(
+        value,
+        ids,
+        tokens,
+        num_tokens,
+        tile_max,
+        tile_sum,
+        tile_keys,
+        tile,
+        num_tiles,
+        NUM_IDS,
+        TOPK,
+    )
+
+
+@triton.jit(do_not_specialize=["num_tokens"])
+def head_dot_kernel(
+    inputs: tl.tensor,
+    input_index: tl.tensor,
+    weight: tl.tensor,
+    logits: tl.tensor,
+    tile_max: tl.tensor,
+    tile_sum: tl.tensor,
+    tile_keys: tl.tensor,
+    num_tokens: tl.tensor,
+    NUM_IDS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    TOPK: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    BLOCK_T: tl.constexpr,
+    PDL: tl.constexpr,
+) -> None:
+    """One program makes BLOCK_N ids of BLOCK_T tokens."""
+    tile = tl.program_id(0)
+    num_tiles: tl.constexpr = (NUM_IDS + BLOCK_N - 1) // BLOCK_N
+    ids = tile * BLOCK_N + tl.arange(0, BLOCK_N)
+    tokens = tl.program_id(1) * BLOCK_T + tl.arange(0, BLOCK_T)
+    input_rows = tl.minimum(tokens, num_tokens - 1).to(tl.int64)
+    if input_index is not None:
+        input_rows = tl.load(input_index + input_rows).to(tl.int64)
+    value = swap_dot(
+        inputs, input_rows, weight, ids, NUM_IDS, WIDTH, BLOCK_N, BLOCK_K, BLOCK_T, PDL
+    )
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+    if logits is not None:
+        inside = (ids[:, None] < NUM_IDS) & (tokens[None, :] < num_tokens)
+        place = tokens[None, :].to(tl.int64) * NUM_IDS + ids[:, None]
+        tl.store(logits + place, value, mask=inside)
+    store_best(
+        value,
+        ids,
+        tokens,
+        num_tokens,
+        tile_max,
+        tile_sum,
+        tile_keys,
+        tile,
+        num_tiles,
+        NUM_IDS,
+        TOPK,
+    )
+
+
+def head_tiles(num_tokens: int, weight: torch.Tensor) -> tuple[int, Tiles]:
+    """Vocabulary rows of one tile of the head, and how its product is cut.
+
+    Parameters
+    ----------
+    num_tokens : int
+        Tokens whose logits are wanted, [tokens].
+    weight : torch.Tensor, shape (Vd, H)
+        The head.
+
+    Returns
+    -------
+    tile : int
+        Ids in one tile, [-].
+    tiles : Tiles
+        Cut of the product.
+
+    Notes
+    -----
+    Fixes the shape of what `head` writes: (T, ⌈Vd / tile⌉).
+
+    Examples
+    --------
+    >>> head_tiles(1, torch.empty(32000, 4096, dtype=torch.bfloat16, device="meta"))[0]
+    64
+    """
+    cut = tiles_for(device_sm(weight.device), num_tokens, *weight.shape)
+    least = MATVEC_TILE if num_tokens <= MATVEC_TOKENS else cut.block_n
+    return max(least, cut.block_n), cut
+
+
+def head(
+    inputs: torch.Tensor,
+    weight: torch.Tensor,
+    tile_max: torch.Tensor,
+    tile_sum: torch.Tensor,
+    tile_keys: torch.Tensor,
+    *,
+    input_index: torch.Tensor | None = None,
+    norm: torch.Tensor | None = None,
+    eps: float = 0.0,
+    logits: torch.Tensor | None = None,
+    programmatic: bool = False,
+) -> None:
+    r"""Write of every tile of the vocabulary its maximum, its sum of exponentials and its best ids.
+
+    .. math:: z_t = W\, \mathrm{norm}(x_t), \quad m = \max_{v} z_{tv}, \quad s = \sum_v e^{z_{tv} - m}
+
+    Parameters
+    ----------
+    inputs : torch.Tensor, shape (R, H)
+        :math:`x`. For more than 8 tokens of the weights' type.
+    weight : torch.Tensor, shape (Vd, H)
+        :math:`W`.
+    tile_max, tile_sum : torch.Tensor, shape (T, P)
+        :math:`m` and :math:`s`, fp32, for P tiles as `head_tiles` cuts them.
+    tile_keys : torch.Tensor, shape (T, P, topk)
+        int64 keys of `candidate_keys`, the best first.
+    input_index : torch.Tensor, optional, shape (T,)
+        Rows of `inputs`; by default row t is token t.
+    norm : torch.Tensor, optional, shape (H,)
+        Weight of the final norm, for at most 8 tokens.
+    eps : float
+        Of that norm, [-].
+    logits : torch.Tensor, optional, shape (T, Vd)
+        fp32; where given, the logits are written too.
+    programmatic : bool
+        Ask for programmatic dependent launch.
+
+    Raises
+    ------
+    ParameterError
+        If shapes or types do not fit, or a norm is asked for with more than 8 tokens.
+
+    Notes
+    -----
+    NaN counts as minus infinity, and adds nothing to the sum. drafter.md 11, K9.
+
+    Examples
+    --------
+    >>> part = torch.empty(1, 2)
+    >>> head(torch.ones(1, 4), torch.ones(40, 4), part, part, torch.empty(1, 2, 1, dtype=torch.int64))
+    Traceback (most recent call last):
+    ...
+    specmodel.errors.ParameterError: tile_max must be of shape (1, 1), got (1, 2)
+    """
+    num_ids, width = weight.shape
+    num_tokens = inputs.shape[0] if input_index is None else input_index.shape[0]
+    topk = tile_keys.shape[-1]
+    tile, cut = head_tiles(num_tokens, weight)
+    num_tiles = triton.cdiv(num_ids, tile)
+    is_matvec = num_tokens <= MATVEC_TOKENS
+    check_range("topk", topk, 1, min(MOST_TOPK, num_ids))
+    check_tensor("weight", weight, (num_ids, width), STORAGE_TYPES)
+    types = STORAGE_TYPES if is_matvec else (weight.dtype,)
+    check_tensor("inputs", inputs, (inputs.shape[0], width), types, weight)
+    check_tensor("tile_max", tile_max, (num_tokens, num_tiles), (torch.float32,), weight)
+    check_tensor("tile_sum", tile_sum, (num_tokens, num_tiles), (torch.float32,), weight)
+    check_tensor("tile_keys", tile_keys, (num_tokens, num_tiles, topk), (torch.int64,), weight)
+    if input_index is not None:
+        check_tensor("input_index", input_index, (num_tokens,), INDEX_TYPES, weight)
+    if logits is not None:
+        check_tensor("logits", logits, (num_tokens, num_ids), (torch.float32,), weight)
+    if norm is not None:
+        check_tensor("norm", norm, (width,), STORAGE_TYPES, weight)
+        if not is_matvec:
+            allowed = f"at most {MATVEC_TOKENS} with a norm in the product"
+            raise ParameterError("tokens", num_tokens, allowed, "normalise the rows before")
+    chosen = options(cut.num_warps, cut.num_stages, programmatic)
+    if is_matvec:
+        head_matvec_kernel[(num_tiles,)](
+            inputs,
+            input_index,
+            weight,
+            norm,
+            logits,
+            tile_max,
+            tile_sum,
+            tile_keys,
+            num_tokens,
+            eps,
+            power_of_two(num_tokens),
+            num_ids,
+            width,
+            topk,
+            tile,
+            cut.block_n,
+            cut.block_k,
+            vector_width(weight),
+            programmatic,
+            **chosen,
+        )
+    else:
+        block_t = dot_tokens(num_tokens)
+        head_dot_kernel[(num_tiles, triton.cdiv(num_tokens, block_t))](
+            inputs,
+            input_index,
+            weight,
+            logits,
+            tile_max,
+            tile_sum,
+            tile_keys,
+            num_tokens,
+            num_ids,
+            width,
+            topk,
+            cut.block_n,
+            cut.block_k,
+            block_t,
+            programmatic,
+            **chosen,
+        )

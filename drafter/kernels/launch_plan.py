@@ -1,0 +1,331 @@
+"""Tiles and warps of a launch: a shipped table first, a rule where the table has no row."""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Final, final
+
+import torch
+
+from specmodel.errors import FormatError
+
+MATVEC_TOKENS: Final = 8
+"""Most tokens that go through fp32 sums; more go through tensor cores, [tokens]."""
+
+FUSED_NORM_TOKENS: Final = 4
+"""Most tokens whose norm is part of a product: with more, it takes the registers that keep the memory
+busy, [tokens]."""
+
+MOST_DOT_TOKENS: Final = 64
+"""Tokens of one tile of the tensor-core path, [tokens]."""
+
+LEAST_DOT_TOKENS: Final = 16
+"""Narrowest tile of the tensor-core path, [tokens]."""
+
+_PLANNED_FOR: ContextVar[int | None] = ContextVar("planned_for", default=None)
+_FILE: Final = "launch.toml"
+_FIELDS: Final = ("sm", "tokens", "rows", "width", "block_n", "block_k", "num_warps", "num_stages")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiles:
+    """How one product of weights and tokens is cut.
+
+    Parameters
+    ----------
+    block_n : int
+        Weight rows of a tile, [-].
+    block_k : int
+        Columns of a tile, [-].
+    num_warps : int
+        Warps of a program, [-].
+    num_stages : int
+        Tiles in flight on the tensor-core path; the other path has no use for it, [-].
+
+    Notes
+    -----
+    All powers of two.
+
+    Examples
+    --------
+    >>> Tiles(block_n=4, block_k=1024, num_warps=4, num_stages=1).block_n
+    4
+    """
+
+    block_n: int
+    block_k: int
+    num_warps: int
+    num_stages: int
+
+
+def power_of_two(value: int) -> int:
+    r"""Smallest power of two that is not below a count.
+
+    .. math:: 2^{\lceil \log_2 n \rceil}
+
+    Parameters
+    ----------
+    value : int
+        :math:`n`, at least 1, [-].
+
+    Returns
+    -------
+    int
+        At least 1, [-].
+
+    Notes
+    -----
+    Shapes of tiles have to be powers of two.
+
+    Examples
+    --------
+    >>> [power_of_two(value) for value in (1, 2, 3, 2880)]
+    [1, 2, 4, 4096]
+    """
+    return 1 << max(0, value - 1).bit_length()
+
+
+def default_tiles(sm: int, tokens: int, rows: int, width: int) -> Tiles:
+    r"""Tiles by rule, where nothing was measured.
+
+    Parameters
+    ----------
+    sm : int
+        Compute capability times ten; 0 without a GPU, [-].
+    tokens : int
+        Tokens of the pass, [tokens].
+    rows, width : int
+        Shape of the weights, [-].
+
+    Returns
+    -------
+    Tiles
+
+    Notes
+    -----
+    Up to 8 tokens: 4 rows by 1024 columns in 4 warps, four 128-bit loads a thread, so that about ten
+    programs per multiprocessor keep the memory busy (drafter.md 12). More tokens: 64 rows where that
+    still gives the chip some hundred programs, else 32 or 16. Without a GPU the interpreter runs, which
+    pays by the program: there 64 rows at once.
+
+    Examples
+    --------
+    >>> default_tiles(90, 1, 4096, 8192)
+    Tiles(block_n=4, block_k=1024, num_warps=4, num_stages=1)
+    >>> default_tiles(90, 64, 32000, 4096).block_n
+    64
+    """
+    if tokens <= MATVEC_TOKENS:
+        block_k = min(max(power_of_two(width), 16), 1024)
+        warps = max(1, block_k // 256)
+        return Tiles(block_n=4 if sm else 64, block_k=block_k, num_warps=warps, num_stages=1)
+    block_n = next((size for size in (64, 32) if rows >= 128 * size or not sm), 16)
+    block_k = min(max(power_of_two(width), 16), 128)
+    return Tiles(block_n=block_n, block_k=block_k, num_warps=4, num_stages=3)
+
+
+@cache
+def _table() -> Mapping[tuple[int, int, int, int], Tiles]:
+    """Rows of the shipped table by (sm, tokens, rows, width), counts as powers of two."""
+    path = files("drafter.kernels").joinpath(_FILE)
+    table: dict[tuple[int, int, int, int], Tiles] = {}
+    for number, row in enumerate(tomllib.loads(path.read_text("utf-8"))["tiles"], start=1):
+        if set(_FIELDS) - row.keys() or not all(isinstance(row[name], int) for name in _FIELDS):
+            raise FormatError(_FILE, f"row {number} needs whole numbers {', '.join(_FIELDS)}")
+        sm, tokens, rows, width, block_n, block_k, num_warps, num_stages = (
+            row[name] for name in _FIELDS
+        )
+        table[sm, tokens, rows, width] = Tiles(
+            block_n=block_n, block_k=block_k, num_warps=num_warps, num_stages=num_stages
+        )
+    return table
+
+
+def tiles_for(sm: int, tokens: int, rows: int, width: int) -> Tiles:
+    """Tiles of one product on one kind of GPU.
+
+    Parameters
+    ----------
+    sm : int
+        Compute capability times ten, as 90; 0 where there is no GPU, [-].
+    tokens : int
+        Tokens of the pass, [tokens].
+    rows, width : int
+        Shape of the weights, [-].
+
+    Returns
+    -------
+    Tiles
+        The table's row for these counts rounded up to powers of two; without one `default_tiles`.
+
+    Raises
+    ------
+    FormatError
+        If the shipped table is broken.
+
+    Notes
+    -----
+    Nothing is measured at run time: a first call could fall into the capture of a graph. drafter.md 13.
+
+    Examples
+    --------
+    >>> tiles_for(0, 1, 4096, 8192) == default_tiles(0, 1, 4096, 8192)
+    True
+    """
+    key = (sm, power_of_two(tokens), power_of_two(rows), power_of_two(width))
+    return _table().get(key) or default_tiles(sm, tokens, rows, width)
+
+
+@cache
+def _capability(device: torch.device) -> int:
+    major, minor = torch.cuda.get_device_capability(device)
+    return 10 * major + minor
+
+
+def device_sm(device: torch.device) -> int:
+    """Compute capability of a device, as the table writes it.
+
+    Parameters
+    ----------
+    device : torch.device
+        Where the tensors are.
+
+    Returns
+    -------
+    int
+        As 90; 0 for what is no CUDA device, [-].
+
+    Notes
+    -----
+    Asked once per device. Inside `planned_for` it is the capability named there.
+
+    Examples
+    --------
+    >>> device_sm(torch.device("cpu"))
+    0
+    """
+    planned = _PLANNED_FOR.get()
+    if planned is not None:
+        return planned
+    return _capability(device) if device.type == "cuda" else 0
+
+
+@contextmanager
+def planned_for(sm: int) -> Iterator[None]:
+    """Plan launches as on a GPU that is not here, for builds without one.
+
+    Parameters
+    ----------
+    sm : int
+        Compute capability times ten, [-].
+
+    Yields
+    ------
+    None
+
+    Notes
+    -----
+    Holds in this thread, until the block ends.
+
+    Examples
+    --------
+    >>> with planned_for(90):
+    ...     device_sm(torch.device("cpu"))
+    90
+    """
+    token = _PLANNED_FOR.set(sm)
+    try:
+        yield
+    finally:
+        _PLANNED_FOR.reset(token)
+
+
+def dot_tokens(tokens: int) -> int:
+    """Tokens in one tile of the tensor-core path.
+
+    Parameters
+    ----------
+    tokens : int
+        Tokens of the pass, [tokens].
+
+    Returns
+    -------
+    int
+        16, 32 or 64, [tokens].
+
+    Notes
+    -----
+    Narrower tiles have no tensor-core instruction on every target.
+
+    Examples
+    --------
+    >>> [dot_tokens(tokens) for tokens in (9, 17, 64, 384)]
+    [16, 32, 64, 64]
+    """
+    return min(max(power_of_two(tokens), LEAST_DOT_TOKENS), MOST_DOT_TOKENS)
+
+
+def options(num_warps: int, num_stages: int, programmatic: bool) -> dict[str, int | bool]:
+    """Launch options of a kernel.
+
+    Parameters
+    ----------
+    num_warps, num_stages : int
+        Warps of a program; tiles in flight, [-].
+    programmatic : bool
+        Ask for programmatic dependent launch.
+
+    Returns
+    -------
+    dict of str to int or bool
+        Keyword arguments of the launch.
+
+    Notes
+    -----
+    Fused multiply-add is asked for by name, since its default changes between releases of Triton.
+
+    Examples
+    --------
+    >>> options(4, 1, programmatic=False)
+    {'num_warps': 4, 'num_stages': 1, 'enable_fp_fusion': True}
+    """
+    chosen: dict[str, int | bool] = {
+        "num_warps": num_warps,
+        "num_stages": num_stages,
+        "enable_fp_fusion": True,
+    }
+    if programmatic:
+        chosen["launch_pdl"] = True
+    return chosen
+
+
+def row_options(block: int, programmatic: bool) -> dict[str, int | bool]:
+    """Launch options of a kernel that has one row in registers.
+
+    Parameters
+    ----------
+    block : int
+        Elements of the row, a power of two, [-].
+    programmatic : bool
+        Ask for programmatic dependent launch.
+
+    Returns
+    -------
+    dict of str to int or bool
+        Keyword arguments of the launch.
+
+    Notes
+    -----
+    About eight elements a thread, between 1 and 16 warps.
+
+    Examples
+    --------
+    >>> row_options(4096, programmatic=False)["num_warps"]
+    16
+    """
+    return options(min(16, max(1, block // 256)), 1, programmatic)

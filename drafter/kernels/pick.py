@@ -1,0 +1,222 @@
+"""The best guesses of each token from the tiles of the head, and the chain's next step."""
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from drafter.kernels.argument_checks import check_range, check_tensor
+from drafter.kernels.candidate_keys import NO_CANDIDATE, key_index, key_value
+from drafter.kernels.head import MOST_TOPK
+from drafter.kernels.launch_plan import options, power_of_two
+
+MOST_TILES = 16384
+"""Tiles of the head that one program can hold, [-]."""
+
+
+class Chain(NamedTuple):
+    """What a chain of drafts keeps on the device, for B requests.
+
+    Parameters
+    ----------
+    starts : torch.Tensor, shape (B,)
+        int32 slots in use after the extend pass, [tokens].
+    positions : torch.Tensor, shape (B,)
+        int32; of the token that the next step is fed, [tokens].
+    lengths : torch.Tensor, shape (B,)
+        int32 slots in use once that step has written its own, [tokens].
+    drafted : torch.Tensor, shape (B, num_steps)
+        int64 tokens drafted so far.
+    scores : torch.Tensor, shape (B, num_steps)
+        fp32 log-probability of the path up to each, [-].
+
+    Notes
+    -----
+    Every value is written from `starts` and the number of the step, so that a replayed graph begins
+    where the first run began.
+
+    Examples
+    --------
+    >>> Chain._fields
+    ('starts', 'positions', 'lengths', 'drafted', 'scores')
+    """
+
+    starts: torch.Tensor
+    positions: torch.Tensor
+    lengths: torch.Tensor
+    drafted: torch.Tensor
+    scores: torch.Tensor
+
+
+@triton.jit(do_not_specialize=["step", "num_steps"])
+def pick_kernel(
+    tile_max: tl.tensor,
+    tile_sum: tl.tensor,
+    tile_keys: tl.tensor,
+    offsets: tl.tensor,
+    tokens: tl.tensor,
+    log_probs: tl.tensor,
+    starts: tl.tensor,
+    positions: tl.tensor,
+    lengths: tl.tensor,
+    drafted: tl.tensor,
+    scores: tl.tensor,
+    step: tl.tensor,
+    num_steps: tl.tensor,
+    NUM_IDS: tl.constexpr,
+    NUM_TILES: tl.constexpr,
+    TILE: tl.constexpr,
+    TOPK: tl.constexpr,
+    BLOCK: tl.constexpr,
+    BLOCK_TOPK: tl.constexpr,
+    PDL: tl.constexpr,
+) -> None:
+    """One program picks the guesses of one row: tokens and log_probs [T, TOPK]."""
+    row = tl.program_id(0).to(tl.int64)
+    tile = tl.arange(0, BLOCK)
+    is_tile = tile < NUM_TILES
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+    place = row * NUM_TILES + tile
+    highs = tl.load(tile_max + place, mask=is_tile, other=float("-inf"))
+    sums = tl.load(tile_sum + place, mask=is_tile, other=0.0)
+    biggest = tl.max(highs, axis=0)
+    shift = tl.where(biggest == float("-inf"), 0.0, biggest)
+    total = tl.sum(sums * tl.exp(highs - shift), axis=0)
+    log_total = shift + tl.log(tl.where(total == 0.0, 1.0, total))
+
+    # the best TOPK of all stand in the TOPK tiles whose own best is best
+    keys = tl.load(tile_keys + place * TOPK, mask=is_tile, other=NO_CANDIDATE)
+    rank = tl.arange(0, BLOCK_TOPK)
+    candidates = tl.full((BLOCK_TOPK, BLOCK_TOPK), NO_CANDIDATE, tl.int64)
+    best = tl.max(keys, axis=0)
+    if TOPK > 1:
+        for chosen in tl.static_range(TOPK):
+            is_found = best != NO_CANDIDATE
+            line = (row * NUM_TILES + key_index(best) // TILE) * TOPK + rank
+            found = tl.load(
+                tile_keys + line, mask=rank < tl.where(is_found, TOPK, 0), other=NO_CANDIDATE
+            )
+            candidates = tl.where((rank == chosen)[:, None], found[None, :], candidates)
+            keys = tl.where(keys == best, NO_CANDIDATE, keys)
+            best = tl.max(keys, axis=0)
+        best = tl.max(tl.max(candidates, axis=1), axis=0)
+    for chosen in tl.static_range(TOPK):
+        index = key_index(best)
+        value = key_value(best)
+        log_prob = tl.where(value == float("-inf"), value, value - log_total)
+        offset = tl.load(offsets + index, mask=index < NUM_IDS, other=0)
+        out = row * TOPK + chosen
+        tl.store(tokens + out, index.to(tl.int64) + offset)
+        tl.store(log_probs + out, log_prob)
+        if starts is not None:
+            start = tl.load(starts + row)
+            tl.store(positions + row, start + step)
+            tl.store(lengths + row, start + step + 1)
+            line = row * num_steps + step
+            before = tl.load(scores + line - 1, mask=step > 0, other=0.0)
+            tl.store(drafted + line, index.to(tl.int64) + offset)
+            tl.store(scores + line, before + log_prob)
+        if chosen + 1 < TOPK:
+            candidates = tl.where(candidates == best, NO_CANDIDATE, candidates)
+            best = tl.max(tl.max(candidates, axis=1), axis=0)
+
+
+def pick(
+    tile_max: torch.Tensor,
+    tile_sum: torch.Tensor,
+    tile_keys: torch.Tensor,
+    offsets: torch.Tensor,
+    tokens: torch.Tensor,
+    log_probs: torch.Tensor,
+    *,
+    tile: int,
+    chain: Chain | None = None,
+    step: int = 0,
+    programmatic: bool = False,
+) -> None:
+    r"""Write the best guesses of each row, the best first, and their log-probabilities.
+
+    .. math:: \log P(v) = z_v - \log \sum_u e^{z_u}, \qquad \text{token} = v + \text{d2t}_v
+
+    Parameters
+    ----------
+    tile_max, tile_sum : torch.Tensor, shape (T, P)
+        Of the P tiles of `head`.
+    tile_keys : torch.Tensor, shape (T, P, topk)
+        Of the same.
+    offsets : torch.Tensor, shape (Vd,)
+        d2t, int64.
+    tokens : torch.Tensor, shape (T, topk)
+        int64 ids of the target vocabulary.
+    log_probs : torch.Tensor, shape (T, topk)
+        fp32; minus infinity for a guess whose logit is minus infinity or NaN.
+    tile : int
+        Ids in one tile, [-].
+    chain : Chain, optional
+        Of a draft without branches: its state is moved on to the token that was picked.
+    step : int
+        0 where the guesses come from the extend pass, then counted up, [-].
+    programmatic : bool
+        Ask for programmatic dependent launch.
+
+    Raises
+    ------
+    ParameterError
+        If shapes or types do not fit.
+
+    Notes
+    -----
+    The lower draft id wins among equals. drafter.md 11, K10.
+
+    Examples
+    --------
+    >>> part, keys = torch.empty(1, 2), torch.empty(1, 2, 1, dtype=torch.int64)
+    >>> pick(part, part, keys, torch.zeros(40, dtype=torch.int64), keys[:, 0], part[:, :1], tile=16)
+    Traceback (most recent call last):
+    ...
+    specmodel.errors.ParameterError: tile_max must be of shape (1, 3), got (1, 2)
+    """
+    num_tokens, topk = tokens.shape
+    num_ids = offsets.shape[0]
+    num_tiles = triton.cdiv(num_ids, tile)
+    check_range("topk", topk, 1, min(MOST_TOPK, num_ids))
+    check_range("tiles", num_tiles, 1, MOST_TILES)
+    check_tensor("tile_max", tile_max, (num_tokens, num_tiles), (torch.float32,))
+    check_tensor("tile_sum", tile_sum, (num_tokens, num_tiles), (torch.float32,), tile_max)
+    check_tensor("tile_keys", tile_keys, (num_tokens, num_tiles, topk), (torch.int64,), tile_max)
+    check_tensor("offsets", offsets, (num_ids,), (torch.int64,), tile_max)
+    check_tensor("tokens", tokens, (num_tokens, topk), (torch.int64,), tile_max)
+    check_tensor("log_probs", log_probs, (num_tokens, topk), (torch.float32,), tile_max)
+    num_steps = 0
+    if chain is not None:
+        num_steps = chain.drafted.shape[1]
+        check_range("topk of a chain", topk, 1, 1)
+        check_range("step", step, 0, num_steps - 1)
+        for name in ("starts", "positions", "lengths"):
+            check_tensor(name, getattr(chain, name), (num_tokens,), (torch.int32,), tile_max)
+        check_tensor("drafted", chain.drafted, (num_tokens, num_steps), (torch.int64,), tile_max)
+        check_tensor("scores", chain.scores, (num_tokens, num_steps), (torch.float32,), tile_max)
+    state = chain or (None,) * len(Chain._fields)
+    block = power_of_two(num_tiles)
+    pick_kernel[(num_tokens,)](
+        tile_max,
+        tile_sum,
+        tile_keys,
+        offsets,
+        tokens,
+        log_probs,
+        *state,
+        step,
+        num_steps,
+        num_ids,
+        num_tiles,
+        tile,
+        topk,
+        block,
+        power_of_two(topk),
+        programmatic,
+        **options(min(16, max(1, block // 256)), 1, programmatic),
+    )

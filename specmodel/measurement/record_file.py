@@ -1,0 +1,224 @@
+"""The file of a drafter record: JSON with a checksum, whole when written, checked when read."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, asdict, fields
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
+
+from specmodel.atomic_file import write_text_atomically
+from specmodel.errors import FormatError, ParameterError
+from specmodel.measurement.draft_record import SCHEMA_VERSION, Clocks, DraftRecord, DraftShapes
+from specmodel.measurement.timings import DraftTiming, ExtendTiming, KernelTiming, StepTiming
+
+Row = TypeVar("Row")
+
+_AGAIN: Final = "run `specmodel drafter time` again to write a new one"
+_FILE_KEYS: Final = ("schema_version", "content_sha256")
+_ROWS: Final = {
+    "steps": StepTiming,
+    "extends": ExtendTiming,
+    "drafts": DraftTiming,
+    "kernels": KernelTiming,
+}
+_PARTS: Final = {"shapes": DraftShapes, "clocks_before": Clocks, "clocks_after": Clocks}
+_TEXTS: Final = (
+    "kind",
+    "draft_model",
+    "layout",
+    "dtype",
+    "device",
+    "device_state",
+    "torch_version",
+    "triton_version",
+    "package_version",
+    "cache_state",
+    "kernels_of",
+)
+_TEXT_LISTS: Final = ("substituted", "notes")
+
+
+def save_record(record: DraftRecord, path: Path | str) -> None:
+    r"""Write a record as JSON, so that an interruption leaves the old file whole.
+
+    .. math:: \text{load}(\text{save}(r)) = r
+
+    Parameters
+    ----------
+    record : DraftRecord
+        What to write.
+    path : path
+        The file; its folder must exist.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written; nothing is left behind.
+
+    Notes
+    -----
+    Seconds and bytes per second as measured. A checksum over the content tells a truncated or edited file
+    from a whole one.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from specmodel.measurement.example import example_record
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_record(example_record(), Path(folder) / "drafter.json")
+    ...     load_record(Path(folder) / "drafter.json") == example_record()
+    True
+    """
+    content = {"schema_version": SCHEMA_VERSION, **asdict(record)}
+    content["content_sha256"] = _checksum(content)
+    write_text_atomically(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def load_record(path: Path | str, *, allow_dry: bool = False) -> DraftRecord:
+    r"""Read a record.
+
+    .. math:: \text{JSON} \mapsto r
+
+    Parameters
+    ----------
+    path : path
+        A file written by `save_record`, of this schema version or an older one.
+    allow_dry : bool
+        Whether the record of a dry run or of a hot cache is read too; nothing can be predicted from it.
+
+    Returns
+    -------
+    DraftRecord
+
+    Raises
+    ------
+    FormatError
+        If the file is missing, no JSON, truncated, edited by hand, of a newer schema, no drafter record,
+        or not a measurement with cold weights.
+
+    Notes
+    -----
+    A newer schema is refused with its version named, so that nothing is read wrongly.
+
+    Examples
+    --------
+    >>> load_record("nowhere.json")
+    Traceback (most recent call last):
+    ...
+    specmodel.errors.FormatError: nowhere.json: no such file; write one with `specmodel drafter time`
+    """
+    content = _json(path)
+    _check_schema(path, content)
+    if content.get("content_sha256") != _checksum(content):
+        _refuse(
+            path, "the checksum does not fit the content: truncated or edited by hand", "edited"
+        )
+    try:
+        record = _record(content)
+        if not allow_dry:
+            record.check_usable()
+    except ParameterError as error:
+        code = "not_usable" if error.name in {"kind", "cache_state"} else "edited"
+        _refuse(path, str(error), code)
+    return record
+
+
+def _json(path: Path | str) -> Any:  # noqa: ANN401 - whatever a file holds
+    """What a file holds, or one line on why it cannot be read."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        reason = "no such file; write one with `specmodel drafter time`"
+        raise FormatError(path, reason, code="not_found") from None
+    except UnicodeDecodeError:
+        reason = "not a drafter record: the content is not text"
+        raise FormatError(path, reason, code="not_text") from None
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
+        reason = getattr(error, "strerror", None) or str(error)
+        raise FormatError(path, f"cannot be read: {reason}", code="unreadable") from None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", None)
+        reason = getattr(error, "msg", "nested too deep or a number too long")
+        raise FormatError(
+            path, f"not valid JSON ({reason}); truncated? {_AGAIN}", line=line, code="not_json"
+        ) from None
+
+
+def _check_schema(path: Path | str, content: object) -> None:
+    """Refuse what is no record, and a version this release does not know."""
+    if not isinstance(content, dict) or "schema_version" not in content:
+        _refuse(path, "not a drafter record: no schema_version", "not_a_record")
+    if "steps" not in content or "extends" not in content:
+        _refuse(path, "not a drafter record: no times of steps and extend passes", "other_json")
+    version = content["schema_version"]
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        _refuse(path, f"schema_version must be a whole number from 1, got {version!r}", "edited")
+    if version > SCHEMA_VERSION:
+        raise FormatError(
+            path,
+            f"schema_version {version} is newer than this release reads ({SCHEMA_VERSION}); "
+            f"upgrade specmodel, or {_AGAIN}",
+            code="newer_schema",
+        )
+
+
+def _record(content: Mapping[str, Any]) -> DraftRecord:
+    """The record in a file's content."""
+    values = {name: value for name, value in content.items() if name not in _FILE_KEYS}
+    _check_keys("the record", DraftRecord, values)
+    for name, kind in _ROWS.items():
+        rows = values.get(name)
+        if not isinstance(rows, list):
+            raise ParameterError(name, type(rows).__name__, "a list of rows")
+        values[name] = tuple(_built(f"{name}[{i}]", kind, row) for i, row in enumerate(rows))
+    for name, part in _PARTS.items():
+        if values.get(name) is not None or name == "shapes":
+            values[name] = _built(name, part, values.get(name))
+    for name in _TEXT_LISTS:
+        texts = values.get(name)
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise ParameterError(name, repr(texts)[:80], "a list of texts")
+        values[name] = tuple(texts)
+    for name in (*_TEXTS, "device_uuid", "driver"):
+        value = values.get(name)
+        if not isinstance(value, str) and (name in _TEXTS or value is not None):
+            raise ParameterError(name, repr(value)[:80], "a text")
+    return DraftRecord(**values)
+
+
+def _built(place: str, kind: Callable[..., Row], values: object) -> Row:
+    """A record or a row from its keys, none unknown and none missing."""
+    if not isinstance(values, Mapping):
+        raise ParameterError(place, type(values).__name__, "an object with keys")
+    _check_keys(place, kind, values)
+    try:
+        return kind(**values)
+    except ParameterError as error:
+        name = f"{place}: {error.name}"
+        raise ParameterError(name, error.value, error.allowed, error.hint) from None
+
+
+def _check_keys(place: str, kind: Callable[..., object], values: Mapping[str, Any]) -> None:
+    """Refuse keys that are unknown or missing."""
+    known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    unknown = sorted(set(values) - set(known))
+    if unknown:
+        raise ParameterError(f"keys of {place}", unknown[0], f"among {', '.join(known)}")
+    for name, field in known.items():
+        if name not in values and field.default is MISSING:
+            raise ParameterError(place, f"no {name}", f"an object with {name}")
+
+
+def _refuse(path: Path | str, reason: str, code: str) -> NoReturn:
+    """Say what is wrong and what to do."""
+    raise FormatError(path, f"{reason}; {_AGAIN}", code=code) from None
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    """Hash of everything but the hash."""
+    kept = {key: value for key, value in content.items() if key != "content_sha256"}
+    text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,125 @@
+"""What a record allows: impossible rows are refused, made-up times give no prediction."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from specmodel.errors import ExtrapolationWarning, ParameterError
+from specmodel.measurement import Clocks, DraftTiming, ExtendTiming, KernelTiming, StepTiming
+from specmodel.measurement.example import example_record
+
+RECORD = example_record()
+STEP, EXTEND, DRAFT = RECORD.steps[0], RECORD.extends[0], RECORD.drafts[0]
+
+
+def test_a_step_between_two_contexts_lies_on_the_line_between_them() -> None:
+    # half way on a logarithmic axis is the geometric mean
+    time_s = RECORD.step_time_s(batch_size=1, context_tokens=4096, topk=1)
+    assert time_s == pytest.approx(math.sqrt(2.0e-4 * 2.2e-4), rel=1e-12)
+
+
+def test_times_at_measured_loads_are_the_measured_ones_and_warn_of_nothing() -> None:
+    assert RECORD.step_time_s(context_tokens=8192) == pytest.approx(2.2e-4, rel=1e-12)
+    assert RECORD.extend_time_s(tokens=4, context_tokens=2048) == pytest.approx(2.6e-4, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("load", "axis", "low", "high"),
+    [
+        ({"batch_size": 2, "context_tokens": 2048}, "batch_size", 1, 1),
+        ({"context_tokens": 100}, "context_tokens", 2048, 8192),
+        ({"context_tokens": 4096, "topk": 4}, "topk", 1, 1),
+    ],
+)
+def test_a_step_outside_the_measured_loads_says_on_which_axis(
+    load: dict[str, float], axis: str, low: float, high: float
+) -> None:
+    with pytest.warns(ExtrapolationWarning) as caught:
+        RECORD.step_time_s(**load)
+    (warning,) = (each.message for each in caught)
+    assert isinstance(warning, ExtrapolationWarning)
+    assert (warning.axis, warning.low, warning.high) == (axis, low, high)
+
+
+def test_each_axis_that_is_left_is_said_once() -> None:
+    with pytest.warns(ExtrapolationWarning) as caught:
+        RECORD.extend_time_s(tokens=8, batch_size=4, context_tokens=1)
+    axes = [getattr(each.message, "axis", None) for each in caught]
+    assert axes == ["tokens", "batch_size", "context_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"kind": "dry"}, "made up"), ({"cache_state": "hot"}, "faster than a draft in serving")],
+)
+def test_what_was_not_measured_as_in_serving_gives_no_time(
+    change: dict[str, str], words: str
+) -> None:
+    record = replace(RECORD, **change)  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match=words):
+        record.step_time_s(context_tokens=2048)
+    with pytest.raises(ParameterError, match=words):
+        record.extend_time_s(tokens=4, context_tokens=2048)
+
+
+@pytest.mark.parametrize("load", [{"batch_size": 0}, {"topk": 0}, {"context_tokens": -1}])
+def test_an_impossible_load_is_refused(load: dict[str, float]) -> None:
+    with pytest.raises(ParameterError, match=next(iter(load))):
+        RECORD.step_time_s(**load)
+
+
+@pytest.mark.parametrize(
+    ("row", "change", "name"),
+    [
+        (STEP, {"time_s": 0.0}, "time_s"),
+        (STEP, {"time_s": None}, "time_s"),
+        (STEP, {"floor_s": None}, "floor_s"),
+        (STEP, {"time_s": math.nan}, "time_s"),
+        (STEP, {"baseline_s": -1e-4}, "baseline_s"),
+        (STEP, {"first_time_s": math.inf}, "first_time_s"),
+        (STEP, {"batch_size": 0}, "batch_size"),
+        (STEP, {"batch_size": 1.5}, "batch_size"),
+        (STEP, {"topk": True}, "topk"),
+        (STEP, {"num_samples": 0}, "num_samples"),
+        (STEP, {"spread": -0.1}, "spread"),
+        (EXTEND, {"tokens": 0}, "tokens"),
+        (EXTEND, {"context_tokens": -1}, "context_tokens"),
+        (DRAFT, {"num_draft_tokens": 1}, "num_draft_tokens"),
+        (DRAFT, {"graph_nodes": 0}, "graph_nodes"),
+        (DRAFT, {"graph_s": None}, "graph_s"),
+        (RECORD.kernels[0], {"name": ""}, "name"),
+        (RECORD.kernels[0], {"calls": 0}, "calls"),
+        (RECORD.shapes, {"head_dim": 0}, "head_dim"),
+        (RECORD.shapes, {"attention": "sparse"}, "attention"),
+        (Clocks(multiprocessor_hz=1.0, memory_hz=1.0), {"memory_hz": 0.0}, "memory_hz"),
+        (RECORD, {"kind": "guess"}, "kind"),
+        (RECORD, {"cache_state": "warm"}, "cache_state"),
+        (RECORD, {"steps": ()}, "steps"),
+        (RECORD, {"extends": ()}, "extends"),
+        (RECORD, {"steps": (STEP, STEP)}, "steps"),
+        (RECORD, {"drafts": (DRAFT, DRAFT)}, "drafts"),
+        (RECORD, {"read_bandwidth_bytes_per_s": "4e12"}, "read_bandwidth_bytes_per_s"),
+        (RECORD, {"sm": -1}, "sm"),
+    ],
+    ids=str,
+)
+def test_an_impossible_row_is_refused_by_name(row: Any, change: dict[str, Any], name: str) -> None:  # noqa: ANN401
+    with pytest.raises(ParameterError) as caught:
+        replace(row, **change)
+    assert caught.value.name == name
+
+
+def test_what_was_not_measured_may_be_left_out() -> None:
+    assert replace(STEP, hot_time_s=None, first_time_s=None, baseline_s=None).baseline_s is None
+    assert replace(DRAFT, graph_nodes=None, selection_s=None).selection_s is None
+
+
+def test_the_ratio_is_time_over_floor() -> None:
+    assert replace(STEP, time_s=3e-4, floor_s=2e-4).ratio == pytest.approx(1.5)
+
+
+def test_rows_carry_no_name_of_a_letter() -> None:
+    for row in (StepTiming, ExtendTiming, DraftTiming, KernelTiming):
+        assert all(len(name) > 1 for name in row.__dataclass_fields__)
