@@ -205,9 +205,12 @@ class RigForm:
         return rig_predictions(self._rig, questions)
 
     def notes_on(self, prediction: Prediction, *, accept_known: bool) -> tuple[Note, ...]:
-        """Return nothing: the relative form's remarks are about its constants."""
-        del prediction, accept_known
-        return ()
+        """Return what to know of measured draft passes; the relative form's remarks are not meant."""
+        del accept_known
+        from calibration.physical.rig_prediction import draft_remarks  # noqa: PLC0415 - on demand
+
+        remarks = draft_remarks(self._rig, prediction.question)
+        return tuple(Note("drafter_record", remark) for remark in remarks)
 
     def accept_length_needed(self, prediction: Prediction, target_speedup: float) -> Estimate:
         """Return the accept length that a predicted configuration needs for a speed-up."""

@@ -104,7 +104,12 @@ _MOST_TOKENS = int(BOUNDS["num_draft_tokens"].most)
     callback=changes_of,
     help="Change the calibrated rig or its load, priced by the physical form: interconnect, allreduce, "
     "tp_size, gpu, dtype, kv_dtype, model, batch_size, context_tokens, depth, topk, schedule, "
-    "draft.kind, draft.vocab, draft.tp_size, draft.step_ms.",
+    "draft.kind, draft.vocab, draft.tp_size, draft.step_ms, draft.record.",
+)
+@click.option(
+    "--drafter",
+    type=click.Path(path_type=Path),
+    help="Measured draft passes, of `specmodel drafter time`; as --set draft.record=FILE.",
 )
 @click.option(
     "--points", type=click.Path(path_type=Path), help="Predict every row of a points file, as CSV."
@@ -129,6 +134,7 @@ def command(  # noqa: PLR0917 - click passes by name
     claim: float | None,
     calibration: Path | None,
     changes: tuple[tuple[str, str], ...],
+    drafter: Path | None,
     points: Path | None,
     plot: Path | None,
     *,
@@ -179,7 +185,7 @@ def command(  # noqa: PLR0917 - click passes by name
                 baseline_tokens_per_s=baseline,
                 target_speedup=target_speedup,
                 claim=claim,
-                changes=changes,
+                changes=changes if drafter is None else (*changes, ("draft.record", str(drafter))),
             ),
             source=source,
         )
@@ -224,8 +230,11 @@ def _check_usage(context: click.Context) -> None:
         raise UsageError("one of them", f"{' and '.join(acceptance)} say the same thing twice")
     if "--accept-depth" in given and "--accept" not in given:
         raise UsageError("--accept", "--accept-depth says where an accept length was measured")
-    if "--plot" in given and "--set" in given:
-        raise UsageError("one of them", "--plot draws the calibrated rig, which --set changes")
+    changed = [name for name in ("--set", "--drafter") if name in given]
+    if "--plot" in given and changed:
+        raise UsageError(
+            "one of them", f"--plot draws the calibrated rig, which {changed[0]} changes"
+        )
     if "--plot" in given and not acceptance:
         raise UsageError("--accept, --full, --conditional or --log", "--plot draws predictions")
 

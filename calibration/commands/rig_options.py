@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from calibration.physical.draft_choice import DraftChoice
     from calibration.physical.rig_of_points import AskedRig
     from specmodel.cost.allreduce_curve import AllReduceCurve
 
@@ -35,6 +36,11 @@ _OPTIONS: Final = (
         type=click.Choice(["eagle3", "mtp", "parallel", "lookup"]),
         help="How it drafts.  [default: the model's MTP layer, else an EAGLE-3 head]",
     ),
+    click.option(
+        "--drafter",
+        type=click.Path(path_type=Path),
+        help="Measured draft passes, of `specmodel drafter time`.",
+    ),
 )
 
 
@@ -54,6 +60,7 @@ def asked_rig(
     dtype: str,
     allreduce: Path | None,
     draft_kind: str | None,
+    drafter: Path | None,
 ) -> "AskedRig":
     """Return what the options say of a rig.
 
@@ -62,8 +69,7 @@ def asked_rig(
     FormatError
         If the measured all-reduces cannot be read, or are of another number of GPUs.
     """
-    from calibration.physical.draft_choice import DraftChoice  # noqa: PLC0415 - on demand
-    from calibration.physical.rig_of_points import AskedRig  # noqa: PLC0415 - as above
+    from calibration.physical.rig_of_points import AskedRig  # noqa: PLC0415 - on demand
 
     return AskedRig(
         model=model,
@@ -72,7 +78,22 @@ def asked_rig(
         interconnect=interconnect,
         dtype=dtype,
         curves=() if allreduce is None else measured_curves(allreduce, num_gpus),
-        draft=None if draft_kind is None else DraftChoice(kind=draft_kind),
+        draft=_draft_choice(draft_kind, drafter),
+    )
+
+
+def _draft_choice(kind: str | None, drafter: Path | None) -> "DraftChoice | None":
+    """What the options say of the draft model; None where they say nothing."""
+    if kind is None and drafter is None:
+        return None
+    from calibration.physical.draft_choice import DraftChoice  # noqa: PLC0415 - on demand
+    from calibration.physical.measured_draft import read_measured_draft  # noqa: PLC0415 - as above
+
+    # a record is of one GPU, so the draft model is whole on each
+    return DraftChoice(
+        kind=kind or "",
+        times=None if drafter is None else read_measured_draft(drafter),
+        tp_size=None if drafter is None else 1,
     )
 
 

@@ -56,7 +56,7 @@ _MOST_TOKENS = int(BOUNDS["num_draft_tokens"].most)
     callback=changes_of,
     help="A change to price, each alone and then all together: interconnect, allreduce, tp_size, gpu, "
     "model, dtype, kv_dtype, batch_size, context_tokens, depth, topk, schedule, draft.kind, "
-    "draft.vocab, draft.tp_size, draft.step_ms.  [default: changes that make sense for the rig]",
+    "draft.vocab, draft.tp_size, draft.step_ms, draft.record.  [default: changes that make sense for the rig]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 def command(

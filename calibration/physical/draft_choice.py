@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from calibration.physical.assumed_rig import usual_draft
+from calibration.physical.measured_draft import MeasuredDraft
 from specmodel.architecture import ModelShape
 from specmodel.cost.round_inputs import Drafter
 from specmodel.errors import ParameterError
@@ -43,6 +44,8 @@ class DraftChoice:
         1 for a draft model on each GPU alone; as the target's when None, [-].
     step_s, extend_s : float or None
         Known times of a decode pass and of the first pass of a round, [s].
+    times : MeasuredDraft or None
+        Times over loads, of a drafter record; they go before `step_s`.
 
     Raises
     ------
@@ -60,6 +63,7 @@ class DraftChoice:
     tp_size: int | None = None
     step_s: float | None = None
     extend_s: float | None = None
+    times: MeasuredDraft | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in {"", *KINDS}:
@@ -120,7 +124,15 @@ class DraftChoice:
                 later=passes.later
                 and dataclasses.replace(passes.later, vocab_size=self.vocab_size),
             )
-        if self.step_s is not None:
+        if self.times is not None:
+            words = self.times.words
+            passes = dataclasses.replace(
+                passes,
+                measured_step_s=self.times.step_s,
+                measured_extend_s=self.times.extend_s,
+                step_host_s=0.0,
+            )
+        elif self.step_s is not None:
             words += ", its time measured"
             passes = dataclasses.replace(
                 passes,

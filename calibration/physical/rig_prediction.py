@@ -19,7 +19,9 @@ from calibration.questions import (
 )
 from specmodel.calibrated import Calibration
 from specmodel.configuration import Configuration
+from specmodel.errors import UnknownKeyError
 from specmodel.form_error import DEGREES_OF_FREEDOM
+from specmodel.hardware import gpu
 from specmodel.physical_fit import PhysicalFit
 from specmodel.prediction import BreakdownTerm, Prediction
 from specmodel.question import AcceptLength, Estimate, Question
@@ -199,6 +201,47 @@ def rig_predictions(rig: ChangedRig, questions: Sequence[Question]) -> tuple[Pre
     Without a baseline of the changed rig its throughput is that of the form.
     """
     return tuple(_prediction(rig, question) for question in questions)
+
+
+def draft_remarks(rig: ChangedRig, question: Question) -> tuple[str, ...]:
+    """Return what to know of measured draft passes at the load of a question.
+
+    Parameters
+    ----------
+    rig : ChangedRig
+        Its draft model may have been measured.
+    question : Question
+        The load.
+
+    Returns
+    -------
+    tuple of str
+        Loads outside the measured ones, and another GPU; empty where nothing was measured.
+    """
+    scenario = _at(rig.rig, question)
+    times = scenario.draft.times
+    if times is None:
+        return ()
+    remarks = [
+        f"the draft passes were not measured at {each}; their time is carried there"
+        for each in times.outside(
+            topk=scenario.topk,
+            num_draft_tokens=scenario.num_draft_tokens or scenario.depth + 1,
+            batch_size=scenario.batch_size,
+            context_tokens=scenario.context_tokens,
+        )
+    ]
+    if not _same_card(times.device, scenario.gpu):
+        remarks.append(f"the draft passes were measured on {times.device}, not on {scenario.gpu}")
+    return tuple(remarks)
+
+
+def _same_card(device: str, card: str) -> bool:
+    """Whether two names mean one GPU, as far as the catalogue knows them."""
+    try:
+        return gpu(device).name == gpu(card).name
+    except UnknownKeyError:
+        return gpu(card).name.lower() in device.lower()
 
 
 def speedup_ratio(rig: ChangedRig, base: Question, changed: Question) -> Estimate:

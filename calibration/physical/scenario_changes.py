@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -9,6 +10,7 @@ from calibration.bounds import BOUNDS
 from calibration.model_config import named_model
 from calibration.physical.assumed_rig import card_link, link_class
 from calibration.physical.draft_choice import MOST_S, MOST_VOCABULARY
+from calibration.physical.measured_draft import read_measured_draft
 from calibration.physical.scenario import KERNELS, Scenario
 from specmodel.architecture import stated_weights
 from specmodel.architecture.weights import MOST_RANKS
@@ -302,10 +304,16 @@ def _with_draft_tp_size(base: Scenario, text: str) -> Scenario:
     return replace(base, draft=replace(base.draft, tp_size=1 if size == 1 else None))
 
 
+def _with_draft_record(base: Scenario, text: str) -> Scenario:
+    """A draft model whose passes were measured, whole on each GPU."""
+    times = read_measured_draft(Path(text).expanduser())
+    return replace(base, draft=replace(base.draft, times=times, tp_size=1))
+
+
 def _with_draft_step_ms(base: Scenario, text: str) -> Scenario:
     """A draft model with a known time of its passes."""
     step_s = _number("draft.step_ms", text, 1e-6, MOST_S / MILLI) * MILLI
-    return replace(base, draft=replace(base.draft, step_s=step_s))
+    return replace(base, draft=replace(base.draft, step_s=step_s, times=None))
 
 
 KEYS: Final[Mapping[str, Callable[[Scenario, str], Scenario]]] = MappingProxyType(
@@ -329,6 +337,7 @@ KEYS: Final[Mapping[str, Callable[[Scenario, str], Scenario]]] = MappingProxyTyp
         "draft.vocab": _with_draft_vocab,
         "draft.tp_size": _with_draft_tp_size,
         "draft.step_ms": _with_draft_step_ms,
+        "draft.record": _with_draft_record,
     }
 )
 """What can be changed, by its name."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from calibration.physical.draft_choice import DraftChoice
+from calibration.physical.measured_draft import measured_draft_from
 from calibration.physical.scenario import Scenario
 from specmodel.architecture.shape_record import shape_from_record, shape_to_record
 from specmodel.cost.allreduce_curve import AllReduceCurve
@@ -100,7 +101,7 @@ def scenario_from_record(record: Mapping[str, Any], *, path: str = "calibration"
         return Scenario(
             model=shape_from_record(record["model"]),
             **{name: record[name] for name in _PLAIN},
-            draft=DraftChoice(**record["draft"]),
+            draft=_draft(record["draft"]),
             curves=tuple(
                 (
                     int(one["num_ranks"]),
@@ -115,3 +116,10 @@ def scenario_from_record(record: Mapping[str, Any], *, path: str = "calibration"
     except (KeyError, TypeError, ValueError, SpecModelError) as error:
         message = f"its rig cannot be read ({error}); run `specmodel fit` again"
         raise FormatError(path, message, code="edited") from None
+
+
+def _draft(record: Mapping[str, Any]) -> DraftChoice:
+    """The draft model of a record; calibrations from before drafter records lack its times."""
+    times = record.get("times")
+    plain = {name: value for name, value in record.items() if name != "times"}
+    return DraftChoice(**plain, times=measured_draft_from(times) if times else None)

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from specmodel.cost.forward_work import DeviceRates, ForwardWork
 from specmodel.cost.graph_capture import GraphCapture
-from specmodel.cost.round_inputs import Drafter, Engine, Schedule
+from specmodel.cost.round_inputs import Drafter, Engine, KnownTime, Schedule
 from specmodel.cost.step_multipliers import StepMultipliers
 from specmodel.cost.step_time import AllReduce, StepParts, step_time
 from specmodel.errors import ParameterError
@@ -224,9 +224,14 @@ def _draft(
     if drafter.kind == "lookup":
         return _only(np.zeros_like(once), host_s * once)
 
-    def one_pass(work: ForwardWork | None, known_s: float | None, tokens: Array) -> StepParts:
-        if known_s is not None or work is None:
-            return _only(np.full_like(tokens, known_s or 0.0), host_s)
+    def one_pass(
+        work: ForwardWork | None, known: float | KnownTime | None, rows_each: Array
+    ) -> StepParts:
+        tokens = batch * rows_each
+        if callable(known):
+            return _only(known(rows_each, batch, context), host_s)
+        if known is not None or work is None:
+            return _only(np.full_like(tokens, known or 0.0), host_s)
         parts = step_time(
             work,
             device,
@@ -239,12 +244,12 @@ def _draft(
         )
         return parts + _only(np.zeros(()), host_s)
 
-    extend = one_pass(
-        drafter.extend_work or drafter.work, drafter.measured_extend_s, batch * rows
-    ).scaled(once)
+    extend = one_pass(drafter.extend_work or drafter.work, drafter.measured_extend_s, rows).scaled(
+        once
+    )
     if drafter.kind == "parallel" or not np.any(steps > 1):
         return extend
-    decode = one_pass(drafter.work, drafter.measured_step_s, batch * branches)
+    decode = one_pass(drafter.work, drafter.measured_step_s, branches)
     return extend + decode.scaled(np.maximum(steps - 1.0, 0.0))
 
 

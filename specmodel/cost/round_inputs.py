@@ -1,9 +1,11 @@
 """How a round is drafted and run: the drafter's passes, and the engine's host, schedule and graphs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from specmodel.cost.forward_work import ForwardWork
 from specmodel.cost.graph_capture import GraphCapture
@@ -11,6 +13,11 @@ from specmodel.errors import ParameterError
 
 DraftKind = Literal["sequential", "parallel", "lookup"]
 Schedule = Literal["sequential", "host", "draft"]
+
+KnownTime = Callable[
+    [NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]
+]
+"""Measured time of a draft pass against rows of a request, requests and context, [s]."""
 
 KINDS: tuple[DraftKind, ...] = ("sequential", "parallel", "lookup")
 SCHEDULES: tuple[Schedule, ...] = ("sequential", "host", "draft")
@@ -32,8 +39,9 @@ class Drafter:
         One pass of the drafter; None for a lookup.
     extend_work : ForwardWork or None
         The first pass of a round, over the tokens that verification left; as `work` when None.
-    measured_step_s, measured_extend_s : float or None
-        Known times of a decode pass and of the first pass, which replace the computed ones, [s].
+    measured_step_s, measured_extend_s : float, callable or None
+        Known times of a decode pass and of the first pass, which replace the computed ones; a number, or
+        a function of rows of a request, requests and context, [s].
     step_host_s : float
         Host time of each pass that no graph hides, not negative, [s].
 
@@ -56,8 +64,8 @@ class Drafter:
     kind: DraftKind
     work: ForwardWork | None
     extend_work: ForwardWork | None = None
-    measured_step_s: float | None = None
-    measured_extend_s: float | None = None
+    measured_step_s: float | KnownTime | None = None
+    measured_extend_s: float | KnownTime | None = None
     step_host_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -68,7 +76,7 @@ class Drafter:
             raise ParameterError("work", None, "the drafter's forward pass, or both measured times")
         for name in ("measured_step_s", "measured_extend_s", "step_host_s"):
             value = getattr(self, name)
-            if value is not None and not 0 <= value < np.inf:
+            if value is not None and not callable(value) and not 0 <= value < np.inf:
                 raise ParameterError(name, value, "finite and not negative")
 
 

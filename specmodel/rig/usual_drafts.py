@@ -14,7 +14,7 @@ from specmodel.architecture import (
     Quantisation,
 )
 from specmodel.architecture.blocks import Attention
-from specmodel.cost.round_inputs import KINDS, DraftKind
+from specmodel.cost.round_inputs import KINDS, DraftKind, KnownTime
 from specmodel.errors import ParameterError
 
 DRAFT_HOST_S: Final = 0.25e-3
@@ -38,8 +38,9 @@ class DraftPasses:
         One pass per depth, or one for the whole block.
     step_host_s : float
         Host time of a pass, not negative, [s].
-    measured_step_s, measured_extend_s : float or None
-        Known times of a later pass and of the first, which replace the computed ones, [s].
+    measured_step_s, measured_extend_s : float, callable or None
+        Known times of a later pass and of the first, which replace the computed ones, as in
+        `specmodel.cost.round_inputs.Drafter`, [s].
 
     Raises
     ------
@@ -57,8 +58,8 @@ class DraftPasses:
     later: ModelShape | None = None
     kind: DraftKind = "sequential"
     step_host_s: float = DRAFT_HOST_S
-    measured_step_s: float | None = None
-    measured_extend_s: float | None = None
+    measured_step_s: float | KnownTime | None = None
+    measured_extend_s: float | KnownTime | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or self.kind == "lookup":
