@@ -21,8 +21,14 @@ LOCAL_TOKENS: Final = 2.0
 (judgements). [tokens]"""
 
 SHARED_PER_CHANGE: Final = 0.5
-"""Correlation of the errors of two rigs for each thing that differs between them: a ratio of their times
-is then as uncertain as one of them (judgement). [-]"""
+"""Correlation of the errors of two rigs, neither measured, for each thing that differs between them: a
+ratio of their times is then as uncertain as one of them (judgement). [-]"""
+
+ADDED_PER_CHANGE: Final = 1.0
+"""Variance that each change of a measured rig adds to its error, over that of the error itself: a ratio of
+times is as uncertain as before, and what the form missed on the measured rig is carried in full. Pairs of
+measured rigs (DeepSeek-V4-Flash on two and four GPUs, GLM-5.2 in six formats, an all-reduce kernel) lie
+within a third of that (judgement). [-]"""
 
 DEGREES_OF_FREEDOM: Final = 8.0
 """Of every interval of the physical form: its spreads come from that many independent public systems,
