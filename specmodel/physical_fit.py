@@ -8,7 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specmodel.errors import ParameterError
-from specmodel.form_error import SHARED_PER_CHANGE, FormError, Loads, error_covariance
+from specmodel.form_error import (
+    ADDED_PER_CHANGE,
+    SHARED_PER_CHANGE,
+    FormError,
+    Loads,
+    error_covariance,
+)
 
 Array = NDArray[np.float64]
 
@@ -239,7 +245,8 @@ class PhysicalFit:
 
         Notes
         -----
-        Linear in the factors around the fit. Errors of two rigs correlate by `SHARED_PER_CHANGE` for
+        Linear in the factors around the fit. Where a rig was measured, its error is carried to changed
+        rigs and grows by `ADDED_PER_CHANGE`; else errors of two rigs correlate by `SHARED_PER_CHANGE` for
         each thing that differs between them. Own factors are drawn once for all rigs that own them.
 
         Examples
@@ -258,11 +265,12 @@ class PhysicalFit:
         shared, own = (
             np.concatenate([_of(each, chosen=chosen) for each in asked]) for chosen in (False, True)
         )
-        covariance = np.block([[_between(a, b, self.form) for b in asked] for a in asked])
+        between = _between_measured if len(known.loads) else _between_unmeasured
+        covariance = np.block([[between(a, b, self.form) for b in asked] for a in asked])
         covariance += (own * np.square(self.prior_sd)) @ own.T
         if not len(known.loads):
             return mean, covariance + shared @ self.covariance @ shared.T
-        cross = np.concatenate([_between(each, known, self.form) for each in asked])
+        cross = np.concatenate([between(each, known, self.form) for each in asked])
         gain = np.linalg.solve(self._measured_covariance(), cross.T).T
         slopes = shared - gain @ known.jacobian
         covariance += slopes @ self.covariance @ slopes.T - gain @ cross.T
@@ -321,10 +329,20 @@ def _of(one: Priced, *, chosen: bool) -> Array:
     return np.where(own == chosen, one.jacobian, 0.0)
 
 
-def _between(first: Priced, second: Priced, form: FormError) -> Array:
-    """Covariance of the form's errors of two rigs."""
+def _between_measured(first: Priced, second: Priced, form: FormError) -> Array:
+    """Covariance of the form's errors of two rigs, each the measured one with changes."""
+    grown = 1.0 + ADDED_PER_CHANGE * len(first.changes & second.changes)
+    return grown * _same_rig(first, second, form)
+
+
+def _between_unmeasured(first: Priced, second: Priced, form: FormError) -> Array:
+    """Covariance of the form's errors of two rigs that are equally unknown."""
     share = SHARED_PER_CHANGE ** len(first.changes ^ second.changes)
-    found = error_covariance(
+    return share * _same_rig(first, second, form)
+
+
+def _same_rig(first: Priced, second: Priced, form: FormError) -> Array:
+    """Covariance of the form's errors as if of one rig."""
+    return error_covariance(
         first.loads, first.target_share, second.loads, second.target_share, form
     )
-    return share * found
