@@ -62,7 +62,7 @@ def fit_physical(
     >>> from specmodel.form_error import Loads
     >>> rig = Rig(target="Llama-3.1-8B", device="H100")
     >>> loads = Loads.of(num_steps=[0, 0], batch_size=[1, 8])
-    >>> slower = priced(rig, loads, np.zeros(8)).log_time + 0.2
+    >>> slower = priced(rig, loads, np.zeros(9)).log_time + 0.2
     >>> found = fit_physical(rig, MeasuredTimes(
     ...     loads=loads, depth_unknown=np.zeros(2, dtype=bool), log_time=slower, counts=np.ones(2),
     ...     spread_sd=np.zeros(2), shared_sd=np.zeros(2), non_decode_share=0.0))

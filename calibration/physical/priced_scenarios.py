@@ -24,13 +24,14 @@ OWN_FACTORS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "model": ("bandwidth", "compute", "kernels", "routing"),
         "gpu": ("allreduce", "bandwidth", "compute", "kernels"),
         "interconnect": ("allreduce",),
-        "allreduce": ("allreduce",),
+        "allreduce": (),
         "tp_size": (),
         "dtype": ("bandwidth", "compute"),
         "schedule": (),
     }
 )
-"""Factors that a changed rig does not share with its base (judgement)."""
+"""Factors that a changed rig does not share with its base (judgement). Another all-reduce on the same link
+keeps the factor: a node that is slow at one is slow at the other, and above its threshold it is the same."""
 
 CENTRAL: Final = 0.90
 """Probability inside every interval. [-]"""
@@ -90,7 +91,7 @@ def prior_of(scenario: Scenario) -> PhysicalFit:
     --------
     >>> from specmodel.architecture import preset
     >>> len(prior_of(Scenario(model=preset("Llama-3.1-8B"), gpu="H100")).factors)
-    8
+    9
     """
     return PhysicalFit.from_prior({}, FACTORS, factor_sd(scenario.rig()))
 

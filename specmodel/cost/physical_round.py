@@ -179,7 +179,8 @@ def round_parts(
             capture=engine.draft_capture,
             factor=factor,
         )
-    host = np.where(speculative, engine.round_host_s, engine.step_host_s)
+    spec_host_s = engine.round_host_s * np.asarray(factor.spec_host)
+    host = np.where(speculative, spec_host_s, engine.step_host_s)
     return _on_the_clock(draft, verify, host * np.asarray(factor.round_host), engine.schedule)
 
 

@@ -19,6 +19,7 @@ PRIOR_LOG_SD: Mapping[str, float] = MappingProxyType(
         "allreduce": 0.47,
         "kernels": 0.50,
         "round_host": 0.70,
+        "spec_host": 0.70,
         "draft_host": 0.70,
         "routing": 0.10,
     }
@@ -49,6 +50,8 @@ class StepMultipliers:
         On the fixed time of small kernels and of launches, not negative, [-].
     round_host : float or numpy.ndarray
         On the host time of a step or round, not negative, [-].
+    spec_host : float or numpy.ndarray
+        On that of a round besides: what speculation adds to scheduling, not negative, [-].
     draft_host : float or numpy.ndarray
         On the host time of a draft forward, not negative, [-].
     routing : float or numpy.ndarray
@@ -77,6 +80,7 @@ class StepMultipliers:
     allreduce: Factor = 1.0
     kernels: Factor = 1.0
     round_host: Factor = 1.0
+    spec_host: Factor = 1.0
     draft_host: Factor = 1.0
     routing: Factor = 1.0
     kv_row_share: Factor = 0.0

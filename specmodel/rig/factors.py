@@ -137,7 +137,7 @@ def log_times(rig: Rig, loads: Loads, internal: Array) -> tuple[Array, Array]:
     Examples
     --------
     >>> rig = Rig(target="Llama-3.1-8B", device="H100")
-    >>> times, share = log_times(rig, Loads.of(num_steps=[0, 0], batch_size=[1, 64]), np.zeros((3, 8)))
+    >>> times, share = log_times(rig, Loads.of(num_steps=[0, 0], batch_size=[1, 64]), np.zeros((3, 9)))
     >>> times.shape, float(share.min())
     ((3, 2), 1.0)
     """
@@ -192,7 +192,7 @@ def priced(rig: Rig, loads: Loads, internal: Array) -> Priced:
     Examples
     --------
     >>> rig = Rig(target="Llama-3.1-8B", device="H100")
-    >>> found = priced(rig, Loads.of(num_steps=0), np.zeros(8))
+    >>> found = priced(rig, Loads.of(num_steps=0), np.zeros(9))
     >>> bool(found.jacobian[0, FACTORS.index("bandwidth")] < -0.5)
     True
     """

@@ -387,6 +387,10 @@ class Rig:
         if self.tp_size == 1:
             return 0.0
         prior = self._allreduce_prior()
+        if prior is not None and prior.kernel == "engine":
+            library = link_prior(self.interconnect, self.tp_size, kernel="nccl")
+            # engines leave to the library what their own kernel is slower at
+            return lambda message: np.minimum(prior.at(message), library.at(message))
         if prior is not None:
             return prior.at
         return self.allreduce.at if self.allreduce is not None else 0.0
