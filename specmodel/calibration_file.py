@@ -112,7 +112,7 @@ def load_calibration(path: Path | str) -> Calibration:
         ) from None
     try:
         record = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
         line = getattr(error, "lineno", None)
         message = (
             f"not valid JSON ({getattr(error, 'msg', 'nested too deep')}); truncated? {_AGAIN}"
@@ -127,7 +127,7 @@ def load_calibration(path: Path | str) -> Calibration:
         )
     try:
         return calibration_from_record(record)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise FormatError(
             path,
             f"not a sound calibration ({type(error).__name__}: {error}); {_AGAIN}",

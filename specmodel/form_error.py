@@ -1,5 +1,6 @@
 """What the physical form misses at a load: a smooth error that loads near each other share."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Final, final
 
@@ -29,6 +30,12 @@ ADDED_PER_CHANGE: Final = 1.0
 times is as uncertain as before, and what the form missed on the measured rig is carried in full. Pairs of
 measured rigs (DeepSeek-V4-Flash on two and four GPUs, GLM-5.2 in six formats, an all-reduce kernel) lie
 within a third of that (judgement). [-]"""
+
+LEAST_SPREAD: Final = 1e-4
+"""Of the noise and of the distance, which are divided by. [-]"""
+
+MOST_SPREAD: Final = 10.0
+"""No form is wrong by more, on the log scale. [-]"""
 
 DEGREES_OF_FREEDOM: Final = 8.0
 """Of every interval of the physical form: its spreads come from that many independent public systems,
@@ -62,7 +69,7 @@ class FormError:
     Raises
     ------
     ParameterError
-        If a spread is negative, or the noise or the distance is not positive.
+        If a spread is negative or beyond any, or the noise or the distance is not positive.
 
     Notes
     -----
@@ -90,10 +97,9 @@ class FormError:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            positive = field.name in {"noise", "context_octaves"}
-            if not 0 <= value < np.inf or (positive and value == 0):
-                allowed = "finite and positive" if positive else "finite and not negative"
-                raise ParameterError(field.name, value, allowed)
+            least = LEAST_SPREAD if field.name in {"noise", "context_octaves"} else 0.0
+            if not least <= value <= MOST_SPREAD:
+                raise ParameterError(field.name, value, f"from {least:g} to {MOST_SPREAD:g}")
 
 
 @final
@@ -194,10 +200,15 @@ class Loads:
 
     def joined(self, other: "Loads") -> "Loads":
         """These and others, in this order."""
-        return Loads(
+        return Loads.concatenated([self, other])
+
+    @classmethod
+    def concatenated(cls, several: "Sequence[Loads]") -> "Loads":
+        """Loads one after another."""
+        return cls(
             *(
-                np.concatenate([getattr(self, each.name), getattr(other, each.name)])
-                for each in fields(self)
+                np.concatenate([getattr(loads, each.name) for loads in several])
+                for each in fields(cls)
             )
         )
 

@@ -109,13 +109,20 @@ def physical_from_record(record: Mapping[str, Any]) -> PhysicalFit:
         shared_sd=_array(record["shared_sd"]),
         non_decode_share=float(record["non_decode_share"]),
         form=FormError(**record["form_error"]),
-        notes=tuple(record["notes"]),
+        notes=_texts(record["notes"]),
     )
 
 
 def _rounded(values: Array) -> list[float]:
     """Numbers with the file's digits."""
     return [float(f"{value:.{_DIGITS}g}") for value in values]
+
+
+def _texts(values: Any) -> tuple[str, ...]:  # noqa: ANN401 - JSON
+    """A list of texts."""
+    if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+        raise TypeError("notes must be a list of texts")
+    return tuple(values)
 
 
 def _array(values: Any) -> Array:  # noqa: ANN401 - JSON

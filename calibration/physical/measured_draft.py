@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from specmodel.errors import ParameterError
 from specmodel.measurement import DraftRecord, load_record
 from specmodel.measurement.load_grid import interpolate
+from specmodel.record_types import check_types
 
 Array = NDArray[np.float64]
 
@@ -174,12 +175,14 @@ def measured_draft_from(record: Mapping[str, Any]) -> MeasuredDraft:
     KeyError, TypeError, ParameterError
         If the record is not sound.
     """
-    return MeasuredDraft(
-        name=str(record["name"]),
-        device=str(record["device"]),
-        steps=_rows(record["steps"]),
-        extends=_rows(record["extends"]),
-    )
+    given = {
+        "name": record["name"],
+        "device": record["device"],
+        "steps": _rows(record["steps"]),
+        "extends": _rows(record["extends"]),
+    }
+    check_types(MeasuredDraft, given)
+    return MeasuredDraft(**given)
 
 
 def _rows(values: Sequence[Sequence[float]]) -> tuple[tuple[float, float, float, float], ...]:

@@ -71,6 +71,54 @@ class _Time(NamedTuple):
     spread_sd: float
 
 
+class RoundShape(NamedTuple):
+    """Depth, branches and verified rows of a round; whether nothing tells the depth."""
+
+    num_steps: float
+    topk: float
+    num_draft_tokens: float
+    depth_unknown: bool
+
+
+def round_shape(
+    num_steps: float | None, topk: float | None, num_draft_tokens: float | None
+) -> RoundShape:
+    r"""Shape of a round, completed where it is not stated.
+
+    .. math:: k = n - 1
+
+    Parameters
+    ----------
+    num_steps, topk, num_draft_tokens : float or None
+        As stated; None or NaN where not.
+
+    Returns
+    -------
+    RoundShape
+        A chain whose verified rows are stated has one step less; with neither, the depth is
+        `UNKNOWN_DEPTH_NUM_STEPS`.
+
+    Examples
+    --------
+    >>> round_shape(None, 1.0, 8.0)
+    RoundShape(num_steps=7.0, topk=1.0, num_draft_tokens=8.0, depth_unknown=False)
+    """
+    depth, branches, rows = (
+        np.nan if value is None else float(value) for value in (num_steps, topk, num_draft_tokens)
+    )
+    tree = branches > 1
+    unknown = np.isnan(depth) and (tree or not rows > 1)
+    if np.isnan(depth):
+        depth = UNKNOWN_DEPTH_NUM_STEPS if unknown else rows - 1.0
+    stated = not np.isnan(rows) and (tree or not unknown)
+    return RoundShape(
+        num_steps=depth,
+        topk=branches if tree else 1.0,
+        num_draft_tokens=rows if stated else depth + 1.0,
+        depth_unknown=bool(unknown),
+    )
+
+
 def measured_times(rows: SystemRows, posterior: Posterior) -> MeasuredTimes:
     r"""Times of steps and rounds of a system.
 
@@ -102,7 +150,10 @@ def measured_times(rows: SystemRows, posterior: Posterior) -> MeasuredTimes:
     for load, time in (*_steps(rows, share, share_sd), *_rounds(rows, share, share_sd)):
         found.setdefault(load, []).append(time)
     if not found:
-        raise FitError("the points hold no time of a step or round")
+        raise FitError(
+            "the points hold no time of a step or round: throughputs per GPU do not say of how many "
+            "requests; give those of the whole batch as throughput_scope aggregate"
+        )
     keys = sorted(found)
     kept = np.unique(np.linspace(0, len(keys) - 1, min(MOST_LOADS, len(keys))).round().astype(int))
     keys = [keys[at] for at in kept]
@@ -165,15 +216,14 @@ def _rounds(rows: SystemRows, share: Array, share_sd: Array) -> Iterator[tuple[_
         time_s = whole_s - share[index] * idle_s
         if not 0 < time_s < np.inf:
             continue
-        unknown = np.isnan(depth)
-        steps = UNKNOWN_DEPTH_NUM_STEPS if unknown else depth
+        shape = round_shape(depth, branches, verified)
         load = _Load(
-            steps,
-            1.0 if np.isnan(branches) else branches,
-            steps + 1.0 if np.isnan(verified) or unknown else verified,
+            shape.num_steps,
+            shape.topk,
+            shape.num_draft_tokens,
             load_batch,
             load_context,
-            float(unknown),
+            float(shape.depth_unknown),
         )
         moved = -share_sd[index] * idle_s / time_s
         yield load, _Time(float(np.log(time_s)), float(moved), float(rows.spread_log_sd[index]))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.physical.measured_times import round_shape
 from calibration.physical.priced_scenarios import Logs, Pricing, interval_sd
 from calibration.physical.scenario import Scenario
 from calibration.physical.scenario_changes import LOAD_KEYS, SYNONYMS, all_changed
@@ -19,12 +20,13 @@ from calibration.questions import (
 )
 from specmodel.calibrated import Calibration
 from specmodel.configuration import Configuration
-from specmodel.errors import UnknownKeyError
+from specmodel.errors import FitError, UnknownKeyError
 from specmodel.form_error import DEGREES_OF_FREEDOM
 from specmodel.hardware import gpu
 from specmodel.physical_fit import PhysicalFit
 from specmodel.prediction import BreakdownTerm, Prediction
 from specmodel.question import AcceptLength, Estimate, Question
+from specmodel.rig.factors import FACTORS
 from specmodel.speedup import accept_length_for_speedup
 from specmodel.student_t import student_t_cdf
 
@@ -32,11 +34,15 @@ Array = NDArray[np.float64]
 
 
 class ChangedRig(NamedTuple):
-    """A calibrated rig with changes; `base` is the rig as it was fitted."""
+    """A calibrated rig with changes; `base` is the rig as it was fitted.
+
+    `scope` is what the calibration's throughputs are: ``aggregate``, ``per_user`` or ``per_gpu``.
+    """
 
     pricing: Pricing
     base: Scenario
     changes: tuple[tuple[str, str], ...]
+    scope: str = "aggregate"
 
     @property
     def rig(self) -> Scenario:
@@ -78,14 +84,25 @@ def changed_rig(calibration: Calibration, changes: Sequence[tuple[str, str]]) ->
             "--set changes a calibrated rig, and the packaged prior is of no rig",
         )
     if physical is None:
-        why = calibration.rig_note or "it was fitted before there was a physical form"
+        why = calibration.rig_note.partition("; give")[0]
         raise UsageError(
-            "`specmodel fit` with --model and --gpu, then ask again",
-            f"--set needs to know the rig of the points ({why})",
+            "--calibration of a `specmodel fit` with --model and --gpu",
+            "--set changes the rig of the points, which is not known: "
+            + (why or "they were fitted before there was a physical form"),
+        )
+    if physical.factors != FACTORS:
+        raise FitError(
+            "the physical form of this calibration is that of another release; run `specmodel fit` "
+            "again, then ask again"
         )
     base = scenario_from_record(physical.rig)
     pairs = tuple((SYNONYMS.get(key, key), text) for key, text in changes)
-    found = ChangedRig(pricing=Pricing(base, physical), base=base, changes=pairs)
+    found = ChangedRig(
+        pricing=Pricing(base, physical),
+        base=base,
+        changes=pairs,
+        scope=calibration.throughput_scope,
+    )
     all_changed(replace(base, num_draft_tokens=base.depth + 1), list(pairs))
     return found
 
@@ -336,19 +353,18 @@ def accept_length_on_rig(prediction: Prediction, target_speedup: float) -> Estim
 def _at(rig: Scenario, question: Question) -> Scenario:
     """A rig at the load of a question."""
     one = question.configuration
-    depth = int(one.num_steps or 0)
-    if depth < 1:
+    shape = round_shape(one.num_steps, one.topk, one.num_draft_tokens)
+    if shape.depth_unknown or shape.num_steps < 1:
         raise UsageError("--depth", "--set prices rounds, and the calibrated depth is not stated")
-    rows = one.num_draft_tokens
+    chain = shape.topk == 1 and shape.num_draft_tokens == shape.num_steps + 1
     return replace(
         rig,
-        depth=depth,
-        topk=int(one.topk or 1),
-        num_draft_tokens=None if rows is None else int(rows),
+        depth=int(shape.num_steps),
+        topk=int(shape.topk),
+        num_draft_tokens=None if chain else int(shape.num_draft_tokens),
         batch_size=one.batch_size or 1.0,
         context_tokens=one.context_tokens or 0.0,
-        # what a block drafter proposes in one step is longer than its depth
-        accept_length=min(question.accept_length.estimate.median, depth + 1.0),
+        accept_length=question.accept_length.estimate.median,
     )
 
 
@@ -362,11 +378,16 @@ def _prediction(rig: ChangedRig, question: Question) -> Prediction:
     gain = _new(logs.speedup, np.array(logs.speedup_slopes), covariance, noise)
     rate = question.baseline_tokens_per_s
     if rate is None:
-        output = _new(logs.output, np.array(logs.output_slopes), covariance, noise / 2.0)
-        rate = float(np.exp(logs.output - logs.speedup))
+        part = {"per_user": 1.0 / scenario.batch_size, "per_gpu": 1.0 / scenario.tp_size}
+        scale = part.get(rig.scope, 1.0)
+        output = _new(logs.output, np.array(logs.output_slopes), covariance, noise / 2.0).scaled(
+            scale
+        )
+        rate = float(np.exp(logs.output - logs.speedup)) * scale
     else:
         output = gain.scaled(rate)
-    per_user = output.scaled(1.0 / scenario.batch_size)
+    requests = {"aggregate": scenario.batch_size, "per_user": 1.0}.get(rig.scope)
+    per_user = output.scaled(1.0 / requests) if requests else None
     needed = accept_length_for_speedup(
         1.0,
         np.array([price.round_cost.median, price.round_cost.low, price.round_cost.high]),
@@ -380,7 +401,8 @@ def _prediction(rig: ChangedRig, question: Question) -> Prediction:
         break_even_accept_length=Estimate(median=needed[0], low=needed[1], high=needed[2]),
         output_tokens_per_s=output,
         per_user_tokens_per_s=per_user,
-        tpot_s=Estimate(
+        tpot_s=per_user
+        and Estimate(
             median=1.0 / per_user.median, low=1.0 / per_user.high, high=1.0 / per_user.low
         ),
         baseline_tokens_per_s=rate,

@@ -5,7 +5,9 @@ from typing import Final, final
 
 from calibration.physical.assumed_rig import link_class
 from calibration.physical.draft_choice import DraftChoice
+from calibration.questions import longest_accept_length
 from specmodel.architecture import ModelShape, stated_weights
+from specmodel.configuration import Configuration
 from specmodel.cost.allreduce_curve import AllReduceCurve
 from specmodel.cost.round_inputs import SCHEDULES, Engine, Schedule
 from specmodel.cost.typical_rates import STEP_HOST_S
@@ -15,6 +17,8 @@ from specmodel.rig import Rig
 
 KERNELS: Final = ("", "nccl", "engine")
 """All-reduce kernels that can be named; none leaves it to the engine's gate."""
+
+_MEASURED: Final = "the measured link"  # whatever the number of GPUs: one file is of one machine
 
 
 @final
@@ -49,7 +53,7 @@ class Scenario:
     batch_size, context_tokens : float
         Running requests, tokens of each, [-], [tokens].
     accept_length : float
-        Bonus token included, from 1 to depth + 1, [tokens].
+        Bonus token included, from 1 to `longest`, [tokens].
     """
 
     model: ModelShape
@@ -85,13 +89,31 @@ class Scenario:
         """Measured all-reduce of this number of GPUs; None where there is none."""
         return dict(self.curves).get(self.tp_size) if self.tp_size > 1 else None
 
+    @property
+    def configuration(self) -> Configuration:
+        """Depth, branching, verified rows and load."""
+        return Configuration(
+            num_steps=float(self.depth),
+            topk=float(self.topk),
+            num_draft_tokens=self.num_draft_tokens,
+            batch_size=self.batch_size,
+            context_tokens=self.context_tokens,
+        )
+
+    @property
+    def longest(self) -> float:
+        """Most tokens that a round emits; a block that one step proposes is longer than its depth."""
+        found = longest_accept_length(self.configuration)
+        return self.depth + 1.0 if found is None else found
+
     def rig(self) -> Rig:
-        """Return the rig; one that cannot be, or an accept length above its depth, is refused."""
-        if not 1 <= self.accept_length <= self.depth + 1:
+        """Return the rig; one that cannot be, or an accept length above its longest, is refused."""
+        if not 1 <= self.accept_length <= self.longest:
+            chain = self.longest == self.depth + 1
             raise ParameterError(
                 "accept_length",
                 f"{self.accept_length:g}",
-                f"from 1 to depth + 1 = {self.depth + 1}",
+                f"from 1 to {'depth + 1 = ' if chain else ''}{self.longest:g}",
                 "a round gives at most its drafted tokens and one more",
             )
         replicated = self.draft.tp_size == 1 and self.tp_size > 1
@@ -112,16 +134,16 @@ class Scenario:
             ),
         )
 
-    def link(self) -> object:
-        """Return what all-reduces run over: a measured curve, a class of links, or nothing."""
+    def link(self) -> str:
+        """Return what all-reduces run over: what was measured, a class of links, or nothing."""
         if self.tp_size == 1:
-            return None
-        return self.curve or link_class(self.interconnect)
+            return ""
+        return _MEASURED if self.curve is not None else link_class(self.interconnect)
 
     def facts(self) -> dict[str, object]:
         """Return what tells one rig from another, by name; loads and draft model are apart."""
         return {
-            "model": self.model.name,
+            "model": self.model,
             "gpu": gpu(self.gpu).name,
             "interconnect": self.link(),
             "tp_size": self.tp_size,

@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-import numpy as np
-
 from calibration.physical.draft_choice import DraftChoice
 from calibration.physical.measured_draft import measured_draft_from
 from calibration.physical.scenario import Scenario
 from specmodel.architecture.shape_record import shape_from_record, shape_to_record
 from specmodel.cost.allreduce_curve import AllReduceCurve
-from specmodel.errors import FormatError, SpecModelError
+from specmodel.errors import FormatError
+from specmodel.record_types import check_types
 
 _PLAIN: Final = (
     "gpu",
@@ -84,7 +83,8 @@ def scenario_from_record(record: Mapping[str, Any], *, path: str = "calibration"
     Raises
     ------
     FormatError
-        If the record is not sound, or names what this release does not know.
+        If the record is not sound, names what this release does not know, or is of a rig that cannot
+        be.
 
     Notes
     -----
@@ -98,28 +98,31 @@ def scenario_from_record(record: Mapping[str, Any], *, path: str = "calibration"
     True
     """
     try:
-        return Scenario(
+        plain = {name: record[name] for name in _PLAIN}
+        check_types(Scenario, plain)
+        scenario = Scenario(
             model=shape_from_record(record["model"]),
-            **{name: record[name] for name in _PLAIN},
+            **plain,
             draft=_draft(record["draft"]),
-            curves=tuple(
-                (
-                    int(one["num_ranks"]),
-                    AllReduceCurve(
-                        size_bytes=np.array(one["size_bytes"], dtype=np.float64),
-                        time_s=np.array(one["time_s"], dtype=np.float64),
-                    ),
-                )
-                for one in record["allreduce"]
-            ),
+            curves=tuple(_curve(one) for one in record["allreduce"]),
         )
-    except (KeyError, TypeError, ValueError, SpecModelError) as error:
-        message = f"its rig cannot be read ({error}); run `specmodel fit` again"
+        scenario.rig()
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        reason = f"no {error}" if type(error) is KeyError else str(error)
+        message = f"its rig cannot be read ({reason}); run `specmodel fit` again"
         raise FormatError(path, message, code="edited") from None
+    return scenario
 
 
 def _draft(record: Mapping[str, Any]) -> DraftChoice:
     """The draft model of a record; calibrations from before drafter records lack its times."""
     times = record.get("times")
     plain = {name: value for name, value in record.items() if name != "times"}
+    check_types(DraftChoice, plain)
     return DraftChoice(**plain, times=measured_draft_from(times) if times else None)
+
+
+def _curve(record: Mapping[str, Any]) -> tuple[int, AllReduceCurve]:
+    """Ranks of a measured all-reduce, and its curve."""
+    curve = AllReduceCurve.from_points(record["size_bytes"], record["time_s"])
+    return int(record["num_ranks"]), curve

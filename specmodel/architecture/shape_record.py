@@ -16,6 +16,7 @@ from specmodel.architecture.blocks import (
 from specmodel.architecture.quantisation import Quantisation, WeightFormat
 from specmodel.architecture.shape import LayerGroup, ModelShape
 from specmodel.errors import ParameterError
+from specmodel.record_types import check_types
 
 KINDS: Final = {
     kind.__name__: kind
@@ -88,7 +89,7 @@ def shape_from_record(record: Mapping[str, Any]) -> ModelShape:
 
     Notes
     -----
-    Counts are checked as those of any shape.
+    Types are those of the fields, and counts are checked as those of any shape.
 
     Examples
     --------
@@ -129,4 +130,6 @@ def _from_record(value: Any) -> Any:  # noqa: ANN401 - JSON
     if not isinstance(value, Mapping):
         return value
     given = {key: _from_record(each) for key, each in value.items() if key != _KIND}
-    return KINDS[value[_KIND]](**given)
+    kind = KINDS[value[_KIND]]
+    check_types(kind, given)
+    return kind(**given)

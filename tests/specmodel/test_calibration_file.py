@@ -155,3 +155,10 @@ def test_an_interrupted_write_leaves_the_old_file_whole(
         fitted.save(path)
     assert path.read_bytes() == before
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_a_number_of_thousands_of_digits_is_refused_in_one_line(path: Path) -> None:
+    text = path.read_text(encoding="utf-8").replace('"num_points": ', f'"num_points": {"9" * 5000}')
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(FormatError, match="not valid JSON"):
+        Calibration.load(path)
