@@ -10,7 +10,7 @@ from calibration.identifiability import Untold, constants_in_play, untold_consta
 from calibration.next_measurement import next_measurements
 from calibration.notes import Note
 from calibration.packaged import PackagedTable
-from calibration.physical.explanation import Explanation, explain
+from calibration.physical.explanation import Explanation, doubt_of_rig, explain
 from calibration.physical.rig_of_points import AskedRig, with_named_rig
 from calibration.points import read_points
 from calibration.questions import workload_of
@@ -112,7 +112,7 @@ def fit_summary(
         untold=untold_constants(calibration),
         next_measurements=next_measurements(calibration),
         diagnosis=diagnose(calibration, explanation),
-        notes=_notes(read, calibration, packaged=table is not None),
+        notes=_notes(read, calibration, explanation, packaged=table is not None),
         explanation=explanation,
     )
 
@@ -154,7 +154,9 @@ def _place(one: Observation) -> tuple[float, ...]:
     return tuple(-1.0 if value is None else float(value) for value in values)
 
 
-def _notes(read: Points, calibration: Calibration, *, packaged: bool) -> tuple[Note, ...]:
+def _notes(
+    read: Points, calibration: Calibration, explanation: Explanation | None, *, packaged: bool
+) -> tuple[Note, ...]:
     """What reading and fitting warn of."""
     left_out = _SAID_OTHERWISE + (_OF_PACKAGED_TABLES if packaged else ())
     found = [
@@ -162,4 +164,6 @@ def _notes(read: Points, calibration: Calibration, *, packaged: bool) -> tuple[N
         for warning in read.warnings
         if warning.code not in left_out
     ]
-    return (*found, *(Note("fit", message) for message in calibration.notes))
+    found += [Note("fit", message) for message in calibration.notes]
+    doubt = "" if explanation is None else doubt_of_rig(explanation)
+    return (*found, Note("doubtful_rig", doubt)) if doubt else tuple(found)

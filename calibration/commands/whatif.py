@@ -55,8 +55,9 @@ _MOST_TOKENS = int(BOUNDS["num_draft_tokens"].most)
     multiple=True,
     callback=changes_of,
     help="A change to price, each alone and then all together: interconnect, allreduce, tp_size, gpu, "
-    "model, dtype, kv_dtype, batch_size, context_tokens, depth, topk, schedule, draft.kind, "
-    "draft.vocab, draft.tp_size, draft.step_ms, draft.record.  [default: changes that make sense for the rig]",
+    "model, dtype, kv_dtype, batch_size, context_tokens, depth, topk, num_draft_tokens, schedule, "
+    "draft.kind, draft.vocab, draft.tp_size, draft.step_ms, draft.record.  [default: changes that make "
+    "sense for the rig]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 def command(
@@ -117,6 +118,7 @@ def command(
 def _named(rig: dict[str, Any], asked: AskedConfiguration, accept: float | None) -> "Scenario":
     """A rig from names, at the load that was asked for."""
     from calibration.model_config import named_model  # noqa: PLC0415 - as above
+    from calibration.physical.assumed_rig import edition_of  # noqa: PLC0415 - as above
     from calibration.physical.draft_choice import DraftChoice  # noqa: PLC0415 - on demand
     from calibration.physical.scenario import Scenario  # noqa: PLC0415 - as above
 
@@ -132,7 +134,7 @@ def _named(rig: dict[str, Any], asked: AskedConfiguration, accept: float | None)
     depth = (asked.num_steps or (1,))[0]
     return Scenario(
         model=named_model(given.model),
-        gpu=given.gpu,
+        gpu=edition_of(given.gpu)[0],
         tp_size=given.num_gpus or 1,
         interconnect=given.interconnect,
         dtype=given.dtype,

@@ -3,7 +3,7 @@
 from typing import Final
 
 from specmodel.architecture import DenseMlp, GroupedAttention, LatentAttention, ModelShape
-from specmodel.hardware import gpu
+from specmodel.hardware import gpu, gpus
 from specmodel.rig import DraftPasses, eagle3_passes, mtp_passes
 from specmodel.rig.link_prior import link_prior
 
@@ -138,3 +138,48 @@ def card_link(name: str) -> str:
     if rate >= 6e11 and "SXM" in card.name:
         return "nvlink3"
     return f"pcie{min(max(generation, 3), 5)}"
+
+
+def edition_of(name: str) -> tuple[str, str]:
+    r"""Card of the catalogue; where a name leaves the edition open, the fastest one.
+
+    .. math:: \text{name} \mapsto \text{card}
+
+    Parameters
+    ----------
+    name : str
+        GPU of the catalogue.
+
+    Returns
+    -------
+    card : str
+        A GPU whose bandwidth is known, where any edition's is.
+    assumed : str
+        What that assumes, in words; empty where the name says it all.
+
+    Raises
+    ------
+    UnknownKeyError
+        If the GPU is not known.
+
+    Notes
+    -----
+    A judgement: editions differ in bandwidth by little.
+
+    Examples
+    --------
+    >>> edition_of("RTX PRO 6000")[0], edition_of("H100")
+    ('RTX PRO 6000 Blackwell Workstation', ('H100 SXM', ''))
+    """
+    found = gpu(name)
+    if found.memory_bandwidth_bytes_per_s is not None:
+        return found.name, ""
+    editions = [
+        one
+        for one in gpus().values()
+        if one.name.startswith(found.name) and one.memory_bandwidth_bytes_per_s is not None
+    ]
+    if not editions:
+        return found.name, ""
+    fastest = max(editions, key=lambda one: one.bandwidth_bytes_per_s())
+    return fastest.name, f"{fastest.name}, since {found.name} leaves the edition open"

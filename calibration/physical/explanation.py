@@ -6,18 +6,18 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from calibration.physical.measured_times import round_shape
 from calibration.physical.priced_scenarios import Pricing, interval_sd
 from calibration.physical.scenario import Scenario
 from calibration.physical.scenario_record import scenario_from_record
 from calibration.questions import workload_of
 from specmodel.architecture import MemoryFit
 from specmodel.calibrated import Calibration, Observation
-from specmodel.cost.round_terms import UNKNOWN_DEPTH_NUM_STEPS
-from specmodel.errors import SpecModelError
 from specmodel.physical_fit import PhysicalFit
 from specmodel.prediction import predict
 from specmodel.question import AcceptLength, Estimate, Question
 from specmodel.rig.factors import FACTORS, multipliers_of
+from specmodel.units import MILLI
 
 FACTOR_WORDS: Final[Mapping[str, str]] = {
     "bandwidth": "memory bandwidth",
@@ -27,10 +27,13 @@ FACTOR_WORDS: Final[Mapping[str, str]] = {
     "round_host": "host time between steps or rounds",
     "spec_host": "the same of a round besides",
     "draft_host": "host time of a draft pass",
-    "routing": "exponent of rows that pick experts apart",
-    "kv_row_share": "KV reads: 0 once, 1 per verified row",
+    "routing": "how apart rows pick experts",
+    "kv_row_share": "KV reads: 0 once, 1 per row",
 }
 """Factors in plain words."""
+
+FAR: Final = 2.0
+"""Half-widths of the 90 % interval of a rig from names, beyond which a measured step is doubted. [-]"""
 
 IN_PLAY: Final = 1e-3
 """Slope of a ln time by a factor below which the factor has no effect at the measured loads. [-]"""
@@ -46,7 +49,7 @@ class FactorEstimate(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """One part of a round and of a base step, [s]."""
+    """One part of a round and of a base step, as the form prices it, [s]."""
 
     name: str
     round_s: float
@@ -67,7 +70,11 @@ class Agreement(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """The physical form of one calibration; `causes` are those of the first configuration, by size."""
+    """The physical form of one calibration; `causes` are those of the first configuration, by size.
+
+    They sum to the base step, and to the round but for `unexplained_s`: what the round takes beyond what
+    the form gives it, once the base step is met, [s].
+    """
 
     scenario: Scenario
     at: Scenario
@@ -75,6 +82,7 @@ class Explanation(NamedTuple):
     factors: tuple[FactorEstimate, ...]
     idle: tuple[str, ...]
     causes: tuple[Cause, ...]
+    unexplained_s: float
     step: Estimate
     round: Estimate
     prior_step: Estimate
@@ -111,15 +119,17 @@ def explain(calibration: Calibration) -> Explanation | None:
     pricing, prior = Pricing(rig, physical), Pricing(rig)
     first = min(calibration.observations, key=_place)
     at = _at(rig, first)
-    price, before = pricing.price(at), prior.price(at)
+    price, before = (each.price(at, served=True) for each in (pricing, prior))
     estimates = _factors(physical)
+    causes = _causes(pricing, at)
     return Explanation(
         scenario=rig,
         at=at,
         measured_cost=first.round_cost[1],
         factors=tuple(one for one, moves in estimates if moves),
         idle=tuple(one.name for one, moves in estimates if not moves),
-        causes=_causes(pricing, at),
+        causes=causes,
+        unexplained_s=price.round_s.median - sum(one.round_s for one in causes),
         step=price.step_s,
         round=price.round_s,
         prior_step=before.step_s,
@@ -129,6 +139,37 @@ def explain(calibration: Calibration) -> Explanation | None:
         agreement=_agreement(calibration, pricing, rig),
         assumed=physical.notes,
         num_loads=len(physical.measured.loads),
+    )
+
+
+def doubt_of_rig(found: Explanation) -> str:
+    r"""Return why a rig may not be the one that was measured; empty where nothing speaks against it.
+
+    .. math:: |\ln T_1 / T_1'| > 2\, t_{0.95} \sigma
+
+    Parameters
+    ----------
+    found : Explanation
+        Its base step after and before the points.
+
+    Returns
+    -------
+    str
+        For a person to read.
+
+    Notes
+    -----
+    A judgement: half of the distance is the 90 % interval of rigs that were never measured.
+    """
+    ratio = found.step.median / found.prior_step.median
+    bound = (found.prior_step.high / found.prior_step.median) ** FAR
+    if 1.0 / bound <= ratio <= bound:
+        return ""
+    times, word = (ratio, "slower") if ratio > 1.0 else (1.0 / ratio, "faster")
+    return (
+        f"a base step of {found.step.median / MILLI:.3g} ms is {times:.3g} times {word} than this rig is "
+        f"expected to be ({found.prior_step.median / MILLI:.3g} ms): check the model, the GPUs and the "
+        "stored weights, and whether throughputs are those of one request or of the whole batch"
     )
 
 
@@ -142,17 +183,16 @@ def _place(one: Observation) -> tuple[float, ...]:
 def _at(rig: Scenario, observation: Observation) -> Scenario:
     """The rig at a measured configuration; a depth that is not stated is that of the fit."""
     one = observation.configuration
-    depth = int(one.num_steps or UNKNOWN_DEPTH_NUM_STEPS)
-    rows = None if one.num_steps is None or one.num_draft_tokens is None else one.num_draft_tokens
-    return replace(
+    shape = round_shape(one.num_steps, one.topk, one.num_draft_tokens)
+    at = replace(
         rig,
-        depth=depth,
-        topk=int(one.topk or 1) if rows is not None else 1,
-        num_draft_tokens=None if rows is None else int(rows),
+        depth=max(int(shape.num_steps), 1),
+        topk=int(shape.topk),
+        num_draft_tokens=int(shape.num_draft_tokens),
         batch_size=max(one.batch_size or 1.0, 1.0),
         context_tokens=one.context_tokens or 0.0,
-        accept_length=min(observation.accept_length_at, depth + 1.0),
     )
+    return replace(at, accept_length=min(observation.accept_length_at, at.longest))
 
 
 def _factors(fit: PhysicalFit) -> list[tuple[FactorEstimate, bool]]:
@@ -183,13 +223,13 @@ def _natural(name: str, centre: float, half: float) -> tuple[float, float, float
 
 
 def _causes(pricing: Pricing, at: Scenario) -> tuple[Cause, ...]:
-    """The round and the base step by cause, largest addition first."""
-    rounds, step = pricing.parts(at), pricing.step_parts(at)
+    """The round and the base step by cause, both over what the step misses, largest addition first."""
+    rounds, step = pricing.form_parts(at, at.depth), pricing.form_parts(at, 0)
+    missed = sum(pricing.step_parts(at).values()) / sum(step.values())
     found = []
     for name, time_s in rounds.items():
-        phase, _, cause = name.partition(" ")
-        base_s = step[cause] if phase == "verify" else step["round host"]
-        found.append(Cause(name, time_s, 0.0 if phase == "draft" else base_s))
+        base_s = 0.0 if name.startswith("draft ") else step[name]
+        found.append(Cause(name, missed * time_s, missed * base_s))
     return tuple(sorted(found, key=lambda one: -one.added_s))
 
 
@@ -208,18 +248,19 @@ def _allreduce_share(pricing: Pricing, at: Scenario) -> Estimate:
 
 
 def _agreement(calibration: Calibration, pricing: Pricing, rig: Scenario) -> tuple[Agreement, ...]:
-    """Both forms at every measured configuration whose rig can be priced."""
-    found = []
-    for observation in sorted(calibration.observations, key=_place):
-        question = Question(
-            accept_length=AcceptLength.exact(observation.accept_length_at),
-            configuration=observation.configuration,
-            workload=workload_of(calibration, observation.configuration),
+    """Both forms at every measured configuration."""
+    observations = sorted(calibration.observations, key=_place)
+    questions = [
+        Question(
+            accept_length=AcceptLength.exact(one.accept_length_at),
+            configuration=one.configuration,
+            workload=workload_of(calibration, one.configuration),
         )
-        try:
-            physical = pricing.price(_at(rig, observation)).round_cost
-        except SpecModelError:  # a load whose requests do not fit the memory
-            continue
-        (relative,) = predict(calibration, [question])
-        found.append(Agreement(observation, relative.round_cost, physical))
-    return tuple(found)
+        for one in observations
+    ]
+    relative = predict(calibration, questions)
+    physical = pricing.round_costs([_at(rig, one) for one in observations])
+    return tuple(
+        Agreement(one, by_constants.round_cost, by_form)
+        for one, by_constants, by_form in zip(observations, relative, physical, strict=True)
+    )

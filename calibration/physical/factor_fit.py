@@ -19,7 +19,7 @@ UNKNOWN_DEPTH_SD: Final = 2.0
 
 _MOST_ITERATIONS = 50
 _MOST_MOVE = 1.0
-_TOLERANCE = 1e-6
+_TOLERANCE = 1e-3  # of a prior standard deviation: intervals do not see less
 
 
 def fit_physical(

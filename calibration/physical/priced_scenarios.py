@@ -1,6 +1,6 @@
 """Scenarios priced by the physical form: times, speed-ups and ratios with their intervals."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
@@ -51,7 +51,7 @@ class ScenarioPrice:
     parts_s : mapping of str to float
         The round by cause; sums to the median of `round_s`, [s].
     memory : MemoryFit
-        Of the target with its requests.
+        Of the target with its requests; of a load that was measured it may say that it does not fit.
     """
 
     scenario: Scenario
@@ -152,14 +152,13 @@ class Pricing:
     def priced(self, scenario: Scenario) -> Priced:
         """The base step and the round of a scenario, under its own factors and the fitted ones."""
         changes = differences(self.base, scenario)
-        own = frozenset(FACTORS.index(name) for change in changes for name in OWN_FACTORS[change])
-        loads = _loads(scenario)
-        found = priced(scenario.rig(), loads, self.fit.centre(own))
+        own = _own(changes)
+        found = priced(scenario.rig(), _loads(scenario), self.fit.centre(own))
         return replace(found, changes=changes, own=own)
 
-    def price(self, scenario: Scenario) -> ScenarioPrice:
-        """Times, speed-up and throughput of a scenario that fits its GPUs."""
-        memory = _memory(scenario)
+    def price(self, scenario: Scenario, *, served: bool = False) -> ScenarioPrice:
+        """Times, speed-up and throughput of a scenario that fits its GPUs, or that was `served`."""
+        memory = self.memory(scenario, served=served)
         covariance, logs = self.logs(scenario)
         return ScenarioPrice(
             scenario=scenario,
@@ -171,6 +170,26 @@ class Pricing:
             parts_s=self._split(scenario, scenario.depth, float(np.exp(logs.round))),
             memory=memory,
         )
+
+    def memory(self, scenario: Scenario, *, served: bool = False) -> MemoryFit:
+        """Memory that a scenario needs; refused where it has too little and was never served."""
+        found = scenario.rig().fit(
+            batch_size=scenario.batch_size, context_tokens=scenario.context_tokens
+        )
+        if not (served or self._was_served(scenario)):
+            require_fit(found)
+        return found
+
+    def _was_served(self, scenario: Scenario) -> bool:
+        """Whether a load at least as large was measured with the same memory, so that it fits."""
+        known = self.fit.measured.loads
+        stored = ("kv_bytes_per_value", "context_parallel")
+        if any(getattr(scenario, name) != getattr(self.base, name) for name in stored):
+            return False
+        if differences(self.base, scenario) & {"model", "gpu", "tp_size", "dtype"}:
+            return False
+        larger = known.batch_size >= scenario.batch_size
+        return bool(np.any(larger & (known.context_tokens >= scenario.context_tokens)))
 
     def logs(self, scenario: Scenario) -> "tuple[Array, Logs]":
         """Covariance of ln step and ln round, and what follows from their means."""
@@ -187,6 +206,19 @@ class Pricing:
         slopes = np.concatenate([-np.array(before.speedup_slopes), np.array(after.speedup_slopes)])
         return _estimate(after.speedup - before.speedup, slopes, covariance)
 
+    def round_costs(self, scenarios: Sequence[Scenario]) -> list[Estimate]:
+        """Round costs of loads of the rig that was fitted, all in one pricing, whatever they need."""
+        if not scenarios:
+            return []
+        loads = Loads.concatenated([_loads(each) for each in scenarios])
+        mean, covariance = self.fit.predict(priced(self.base.rig(), loads, self.fit.centre()))
+        found = []
+        for step in range(0, len(loads), 2):
+            pair = covariance[step : step + 2, step : step + 2]
+            log_cost = float(mean[step + 1] - mean[step])
+            found.append(_at_least_a_step(_estimate(log_cost, (-1.0, 1.0), pair)))
+        return found
+
     def parts(self, scenario: Scenario) -> Mapping[str, float]:
         """The round by cause, [s]; what the form misses is spread over all."""
         _, logs = self.logs(scenario)
@@ -202,10 +234,9 @@ class Pricing:
             if not name.startswith("draft ")
         }
 
-    def _split(self, scenario: Scenario, depth: int, total_s: float) -> Mapping[str, float]:
-        """A time by the shares that the form gives at the fitted factors."""
-        changes = differences(self.base, scenario)
-        own = frozenset(FACTORS.index(name) for each in changes for name in OWN_FACTORS[each])
+    def form_parts(self, scenario: Scenario, depth: int) -> Mapping[str, float]:
+        """A round of the scenario by cause, or at depth 0 its base step, as the form alone gives it, [s]."""
+        own = _own(differences(self.base, scenario))
         parts = scenario.rig().round_parts(
             depth,
             topk=scenario.topk if depth else 1,
@@ -214,10 +245,13 @@ class Pricing:
             context_tokens=scenario.context_tokens,
             multipliers=multipliers_of(self.fit.centre(own)[None, :]),
         )
-        whole = float(parts.total_s[0])
-        return {
-            name: float(np.ravel(part)[0]) * total_s / whole for name, part in parts.terms().items()
-        }
+        return {name: float(np.ravel(part)[0]) for name, part in parts.terms().items()}
+
+    def _split(self, scenario: Scenario, depth: int, total_s: float) -> Mapping[str, float]:
+        """A time by the shares that the form gives at the fitted factors."""
+        found = self.form_parts(scenario, depth)
+        whole_s = sum(found.values())
+        return {name: part_s * total_s / whole_s for name, part_s in found.items()}
 
 
 @final
@@ -260,6 +294,11 @@ class Logs:
         )
 
 
+def _own(changes: frozenset[str]) -> frozenset[int]:
+    """Positions of the factors that a rig with these changes does not share with its base."""
+    return frozenset(FACTORS.index(name) for each in changes for name in OWN_FACTORS[each])
+
+
 def _loads(scenario: Scenario) -> Loads:
     """The base step and the round of a scenario."""
     rows = scenario.num_draft_tokens or scenario.depth + 1
@@ -270,15 +309,6 @@ def _loads(scenario: Scenario) -> Loads:
         batch_size=scenario.batch_size,
         context_tokens=scenario.context_tokens,
     )
-
-
-def _memory(scenario: Scenario) -> MemoryFit:
-    """Memory that the scenario needs, where it has it."""
-    found = scenario.rig().fit(
-        batch_size=scenario.batch_size, context_tokens=scenario.context_tokens
-    )
-    require_fit(found)
-    return found
 
 
 @cache

@@ -8,15 +8,16 @@ from typing import Final, NamedTuple
 import pandas as pd
 
 from calibration.model_config import named_model
-from calibration.physical.assumed_rig import card_link, link_class
+from calibration.physical.assumed_rig import card_link, edition_of, link_class
 from calibration.physical.draft_choice import DraftChoice, kind_of
 from calibration.physical.scenario import Scenario
 from calibration.table import Points
 from specmodel.architecture import has_preset, stated_weights
 from specmodel.cost.allreduce_curve import AllReduceCurve
 from specmodel.errors import ParameterError, SpecModelError, UnknownKeyError
-from specmodel.hardware import gpu, gpus
+from specmodel.hardware import gpu
 
+_LACKING: Final = {"--model": "the model", "--gpu": "the GPU"}
 _ENGINE_WORDS: Final = ("p2p custom", "pcie_p2p", "custom all-reduce", "custom ar on")
 _STATED_FORMAT: Final = re.compile(
     r"(?i)(nvfp4|mxfp4|mxfp8|fp8|awq|gptq|w4a16|w8a8|int4|int8|bf16)"
@@ -90,12 +91,15 @@ def rig_of_points(frame: pd.DataFrame, asked: AskedRig | None = None) -> RigFind
     }
     missing = [option for option, name in names.items() if not name]
     if missing:
-        return RigFinding(None, f"the points do not name it; give {' and '.join(missing)}")
+        lacking = " and ".join(word for option, word in _LACKING.items() if option in missing)
+        return RigFinding(None, f"the points do not name {lacking}; give {' and '.join(missing)}")
     try:
         return _found(names["--model"], names["--gpu"], given, stated)
     except SpecModelError as error:
         if given.given:
             raise
+        if isinstance(error, UnknownKeyError):  # the known ones are listed where the user names one
+            error = SpecModelError(f"unknown {error.what} {error.key!r}")
         return RigFinding(None, f"{error}; give --model, --gpu or the like")
 
 
@@ -157,7 +161,8 @@ def _found(
     """The rig, with what had to be assumed."""
     assumed: list[str] = []
     model = named_model(model_name)
-    card = _card(gpu_name, assumed)
+    card, edition = edition_of(gpu_name)
+    assumed += [edition] if edition else []
     ranks = given.num_gpus or _count(stated["tp_size"]) or _count(stated["num_gpus"])
     if not ranks:
         ranks = 1
@@ -206,23 +211,6 @@ def _count(text: str) -> int:
     except ValueError:
         return 0
     return int(value) if value >= 1 and value.is_integer() else 0
-
-
-def _card(name: str, assumed: list[str]) -> str:
-    """A GPU of the catalogue; where the name leaves the edition open, the fastest one."""
-    found = gpu(name)
-    if found.memory_bandwidth_bytes_per_s is not None:
-        return found.name
-    editions = [
-        one
-        for one in gpus().values()
-        if one.name.startswith(found.name) and one.memory_bandwidth_bytes_per_s is not None
-    ]
-    if not editions:
-        return found.name
-    fastest = max(editions, key=lambda one: one.bandwidth_bytes_per_s())
-    assumed.append(f"{fastest.name}, since {found.name} leaves the edition open")
-    return fastest.name
 
 
 def _link(asked: str, stated: str, card: str, assumed: list[str]) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from calibration.bounds import BOUNDS
 from calibration.model_config import named_model
-from calibration.physical.assumed_rig import card_link, link_class
+from calibration.physical.assumed_rig import card_link, edition_of, link_class
 from calibration.physical.draft_choice import MOST_S, MOST_VOCABULARY
 from calibration.physical.measured_draft import read_measured_draft
 from calibration.physical.scenario import KERNELS, Scenario
@@ -17,7 +17,19 @@ from specmodel.architecture.weights import MOST_RANKS
 from specmodel.cost.round_inputs import SCHEDULES
 from specmodel.errors import ParameterError, SpecModelError, UnknownKeyError
 from specmodel.hardware import gpu
+from specmodel.rig.link_prior import link_prior
 from specmodel.units import MILLI
+
+_USUAL: Final = 2
+_ORDER: Final = {
+    "model": 0,
+    "gpu": 1,
+    "num_draft_tokens": 3,
+    "topk": 4,
+    "tp_size": 5,
+    "allreduce": 6,
+    "draft.tp_size": 6,
+}
 
 LOAD_KEYS: Final = ("batch_size", "context_tokens", "depth", "topk", "num_draft_tokens")
 """Keys that change the load and not the rig."""
@@ -44,7 +56,8 @@ def changed(base: Scenario, key: str, text: str) -> Scenario:
     UnknownKeyError
         If the key or a name is not known; it names those that are.
     ParameterError
-        If a number or a label is not possible.
+        If a number or a label is not possible, or a chain would verify another number of tokens than it
+        drafts and one.
 
     Notes
     -----
@@ -57,9 +70,7 @@ def changed(base: Scenario, key: str, text: str) -> Scenario:
     >>> changed(llama, "batch_size", "8").batch_size
     8.0
     """
-    if key not in KEYS:
-        raise UnknownKeyError("key of --set", key[:40], list(KEYS))
-    return KEYS[key](base, text)
+    return _possible(base, _changed(base, key, text))
 
 
 def all_changed(base: Scenario, changes: list[tuple[str, str]]) -> Scenario:
@@ -85,7 +96,8 @@ def all_changed(base: Scenario, changes: list[tuple[str, str]]) -> Scenario:
 
     Notes
     -----
-    The model comes first and the number of GPUs last, since they bring defaults with them.
+    What brings defaults with it comes before what they are defaults of: the model, the card, the
+    depth, the verified tokens, the number of GPUs.
 
     Examples
     --------
@@ -98,11 +110,33 @@ def all_changed(base: Scenario, changes: list[tuple[str, str]]) -> Scenario:
     for key, _ in pairs:
         if sum(key == other for other, _ in pairs) > 1:
             raise ParameterError("--set", f"{key} twice", "each key once")
-    order = {"model": 0, "topk": 2, "tp_size": 3}
     last = base
-    for key, text in sorted(pairs, key=lambda pair: order.get(pair[0], 1)):
-        last = changed(last, key, text)
-    return last
+    for key, text in sorted(pairs, key=lambda pair: _ORDER.get(pair[0], _USUAL)):
+        last = _changed(last, key, text)
+    return _possible(base, last)
+
+
+def _changed(base: Scenario, key: str, text: str) -> Scenario:
+    """A scenario with one value changed, which others may have to go with."""
+    if key not in KEYS:
+        raise UnknownKeyError("key of --set", key[:40], list(KEYS))
+    if not text.strip():
+        raise ParameterError(key, "nothing", "a value")
+    return KEYS[key](base, text)
+
+
+def _possible(base: Scenario, scenario: Scenario) -> Scenario:
+    """A scenario whose verified rows are those of a chain, where they were changed and it is one."""
+    rows = scenario.num_draft_tokens
+    chain = scenario.topk == 1 and scenario.depth > 1
+    if chain and rows not in {None, base.num_draft_tokens, scenario.depth + 1}:
+        raise ParameterError(
+            "num_draft_tokens",
+            rows,
+            f"depth + 1 = {scenario.depth + 1} for a chain",
+            "set topk for a tree",
+        )
+    return scenario
 
 
 def default_changes(base: Scenario) -> list[tuple[str, str]]:
@@ -142,7 +176,8 @@ def default_changes(base: Scenario) -> list[tuple[str, str]]:
     if base.tp_size > 1 and base.draft.tp_size != 1 and base.draft.kind != "lookup":
         found.append(("draft.tp_size", "1"))
     found += [("batch_size", f"{8 * base.batch_size:g}"), ("context_tokens", "32768")]
-    found += [("depth", str(base.depth + more)) for more in (-2, 2)]
+    if base.longest <= base.depth + 1:  # a block has no depth to change
+        found += [("depth", str(base.depth + more)) for more in (-2, 2)]
     weights = stated_weights(base.model, base.dtype)
     stored = weights.routed_experts if base.model.num_experts else weights.dense_mlp
     if stored.name in {"bf16", "fp16"}:
@@ -205,7 +240,8 @@ def _chosen(key: str, text: str, allowed: tuple[str, ...]) -> str:
 
 def _with_model(base: Scenario, text: str) -> Scenario:
     """Another model, with its release's formats."""
-    return replace(base, model=named_model(text), dtype="")
+    model = named_model(text)
+    return base if model == base.model else replace(base, model=model, dtype="")
 
 
 def _with_interconnect(base: Scenario, text: str) -> Scenario:
@@ -218,7 +254,14 @@ def _with_kernel(base: Scenario, text: str) -> Scenario:
     """Another all-reduce on the same link."""
     word = {"p2p": "engine", "custom": "engine"}.get(text.strip().lower(), text)
     kernel = _chosen("allreduce", word, KERNELS[1:])
-    return base if kernel == base.kernel else replace(base, kernel=kernel, curves=())
+    return base if kernel == _kernel(base) else replace(base, kernel=kernel, curves=())
+
+
+def _kernel(base: Scenario) -> str:
+    """The all-reduce kernel of a rig; empty where it has none or it is not known."""
+    if base.tp_size == 1 or base.curve is not None or not base.interconnect:
+        return base.kernel
+    return link_prior(base.interconnect, base.tp_size, kernel=base.kernel).kernel
 
 
 def _with_tp_size(base: Scenario, text: str) -> Scenario:
@@ -231,10 +274,11 @@ def _with_tp_size(base: Scenario, text: str) -> Scenario:
 
 def _with_gpu(base: Scenario, text: str) -> Scenario:
     """Another card on the same link, of which nothing was measured."""
-    if gpu(text).name == gpu(base.gpu).name:
+    card, _ = edition_of(text)
+    if card == gpu(base.gpu).name:
         return base
-    link = base.interconnect or (card_link(text) if base.tp_size > 1 else "")
-    return replace(base, gpu=text, curves=(), interconnect=link)
+    link = base.interconnect or (card_link(card) if base.tp_size > 1 else "")
+    return replace(base, gpu=card, curves=(), interconnect=link)
 
 
 def _with_dtype(base: Scenario, text: str) -> Scenario:
@@ -264,8 +308,11 @@ def _with_depth(base: Scenario, text: str) -> Scenario:
 
 
 def _with_topk(base: Scenario, text: str) -> Scenario:
-    """Another branching."""
-    return replace(base, topk=_count("topk", text, BOUNDS["num_draft_tokens"].most))
+    """Another branching; a chain verifies one token more than it drafts."""
+    topk = _count("topk", text, BOUNDS["topk"].most)
+    if topk == base.topk:
+        return base
+    return replace(base, topk=topk, num_draft_tokens=None if topk == 1 else base.num_draft_tokens)
 
 
 def _with_num_draft_tokens(base: Scenario, text: str) -> Scenario:

@@ -106,11 +106,11 @@ def what_if(
     pricing = Pricing(base, fit)
     first = pricing.price(base)
     changes = [(SYNONYMS.get(key, key), text) for key, text in changes]
-    pairs = changes or default_changes(base)
-    rows = [_row(pricing, f"{key}={text}", changed(base, key, text)) for key, text in pairs]
     together = None
     if len(changes) > 1 and len(dict(changes)) == len(changes):
         together = _row(pricing, _TOGETHER, all_changed(base, list(changes)))
+    pairs = changes or default_changes(base)
+    rows = [_alone(pricing, key, text, possible=together is not None) for key, text in pairs]
     return WhatIf(
         base=first,
         draft=base.draft.described(base.model)[0],
@@ -119,6 +119,18 @@ def what_if(
         elasticities=_elasticities(pricing, base),
         num_points=len(pricing.fit.measured.loads),
     )
+
+
+def _alone(pricing: Pricing, key: str, text: str, *, possible: bool) -> Row:
+    """Price one change; one that is `possible` with the others may need them."""
+    label = f"{key}={text}"
+    try:
+        scenario = changed(pricing.base, key, text)
+    except ParameterError as error:
+        if not possible:
+            raise
+        return Row(label=label, reason=f"not without the other changes: {error}")
+    return _row(pricing, label, scenario)
 
 
 def _row(pricing: Pricing, label: str, scenario: Scenario) -> Row:

@@ -69,6 +69,7 @@ def explain_json(found: Explanation | None) -> dict[str, Any] | None:
             }
             for one in found.causes
         ],
+        "unexplained_ms": found.unexplained_s / MILLI,
         "memory": {
             "fits": found.memory.fits,
             "needed_gb_per_gpu": found.memory.needed_bytes / GIGA,

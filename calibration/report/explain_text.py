@@ -1,11 +1,17 @@
 """The fitted physical form as text: factors, where the time goes, and what the other form says."""
 
+from collections.abc import Callable
+
 from calibration.physical.explanation import FACTOR_WORDS, Agreement, Explanation
-from calibration.report.layout import interval, labelled, number, percent, table, wrapped
-from calibration.report.rig_words import PART_NAMES, rig_words
+from calibration.report.configuration_words import short_words
+from calibration.report.layout import fits, interval, labelled, number, percent, table, wrapped
+from calibration.report.rig_words import PART_NAMES, memory_words, rig_words, round_words
 from specmodel.calibrated import PRIOR_DOMINATED
 from specmodel.question import Estimate
 from specmodel.units import MILLI
+
+SMALL = 0.01
+"""Part of a base step below which what the form does not explain is left out. [-]"""
 
 MOST_CONFIGURATIONS = 12
 """Lines of the table of both forms; the JSON has all."""
@@ -34,13 +40,13 @@ def _rig(found: Explanation) -> str:
     before = found.prior_step.scaled(1 / MILLI)
     lines = [
         labelled("rig", rig_words(found.scenario)),
-        labelled("memory", found.memory.sentence),
+        labelled("memory", memory_words(found.memory)),
     ]
     lines += [labelled("assumed" if one is found.assumed[0] else "", one) for one in found.assumed]
     lines.append(
         labelled(
             "base step",
-            f"{number(step.median)} ms ({interval(step)}); from names alone "
+            f"{number(step.median)} ms (90 %: {interval(step)}); from names alone "
             f"{number(before.median)} ({interval(before)})",
         )
     )
@@ -65,32 +71,33 @@ def _rig(found: Explanation) -> str:
 
 def _causes(found: Explanation) -> str:
     """What speculation adds, largest first."""
-    step_s = found.step.median
-    rows = [["what a round adds to a step", "step ms", "round ms", "added", "in steps"]]
-    rows += [
-        [
-            PART_NAMES.get(one.name, one.name),
-            number(one.step_s / MILLI),
-            number(one.round_s / MILLI),
-            f"{one.added_s / MILLI:+.2f}",
-            f"{one.added_s / step_s:+.2f}",
-        ]
+    step_s, at = found.step.median, found.at
+    parts = [
+        (PART_NAMES.get(one.name, one.name), one.step_s, one.round_s)
         for one in found.causes
         if one.round_s > 0 or one.step_s > 0
     ]
-    added = sum(one.added_s for one in found.causes)
-    rows.append(
-        [
-            "together",
-            number(found.step.median / MILLI),
-            number(found.round.median / MILLI),
-            f"{added / MILLI:+.2f}",
-            f"{added / step_s:+.2f}",
-        ]
+    if abs(found.unexplained_s) > SMALL * step_s:
+        parts.append(("what the form does not explain", 0.0, found.unexplained_s))
+    rows = [["what a round adds to a step", "step ms", "round ms", "added ms", "in steps"]]
+    rows += [
+        _added(name, before_s, round_s, step_s)
+        for name, before_s, round_s in (*parts, ("together", step_s, found.round.median))
+    ]
+    load = (
+        f"At {round_words(at)}, batch {at.batch_size:g}, context {at.context_tokens:g} tokens; by the "
+        "form that was fitted."
     )
-    at = found.at
-    load = f"At depth {at.depth}, batch {at.batch_size:g}, context {at.context_tokens:g} tokens."
-    return table(rows, align="lrrrr") + "\n" + load
+    return table(rows, align="lrrrr") + "\n" + wrapped(load)
+
+
+def _added(name: str, before_s: float, round_s: float, step_s: float) -> list[str]:
+    """One row of what a round adds."""
+    added_s = round_s - before_s
+    signs = (
+        f"{value:+.2f}".replace("-0.00", "+0.00") for value in (added_s / MILLI, added_s / step_s)
+    )
+    return [name, number(before_s / MILLI), number(round_s / MILLI), *signs]
 
 
 def _factors(found: Explanation) -> str:
@@ -108,7 +115,8 @@ def _factors(found: Explanation) -> str:
     ]
     text = table(rows, align="lrllr")
     if found.idle:
-        text += "\n" + wrapped(f"Without effect at these points: {', '.join(found.idle)}.")
+        names = ", ".join(FACTOR_WORDS[name].partition(":")[0] for name in found.idle)
+        text += "\n" + wrapped(f"Without effect at these points: {names}.")
     return text
 
 
@@ -116,20 +124,28 @@ def _agreement(rows: tuple[Agreement, ...]) -> str:
     """Both forms at the measured configurations."""
     if not rows:
         return ""
-    cells = [["round cost", "by hand", "relative form", "physical form"]]
-    cells += [
-        [
-            str(one.observation.configuration),
-            number(one.observation.round_cost[1]),
-            _range(one.relative),
-            _range(one.physical),
-        ]
-        for one in rows[:MOST_CONFIGURATIONS]
-    ]
-    text = table(cells, align="lrll")
+    shown = rows[:MOST_CONFIGURATIONS]
+    text = _forms(shown, _range)
+    if not fits(text):
+        text = _forms(shown, lambda estimate: number(estimate.median))
     if len(rows) > MOST_CONFIGURATIONS:
         text += f"\nand {len(rows) - MOST_CONFIGURATIONS} more configurations (--json has all)"
     return text
+
+
+def _forms(rows: tuple[Agreement, ...], written: Callable[[Estimate], str]) -> str:
+    """The table of both forms, estimates written in one way or another."""
+    cells = [["round cost", "by hand", "relative form", "physical form"]]
+    cells += [
+        [
+            short_words(one.observation.configuration),
+            number(one.observation.round_cost[1]),
+            written(one.relative),
+            written(one.physical),
+        ]
+        for one in rows
+    ]
+    return table(cells, align="lrll")
 
 
 def _range(estimate: Estimate) -> str:

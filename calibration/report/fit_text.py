@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from calibration.fit_summary import ConfigurationCost, FitSummary
+from calibration.report.configuration_words import short_words
 from calibration.report.explain_text import explain_text
-from calibration.report.layout import WIDTH, interval, labelled, number, percent, table, wrapped
+from calibration.report.layout import fits, interval, labelled, number, percent, table, wrapped
 from calibration.report.rig_words import rig_words
 from specmodel.calibrated import ConstantEstimate
 from specmodel.constants import CONSTANTS
@@ -109,7 +110,7 @@ def _break_even(costs: Sequence[ConfigurationCost]) -> str:
         label = replace(observation.configuration, **dict.fromkeys(load))
         rows.append(
             [
-                _short(str(label)),
+                short_words(label),
                 str(observation.num_points),
                 number(low) if low == high else f"{low:.2f}-{high:.2f}",
                 number(observation.round_cost[1]),
@@ -117,7 +118,7 @@ def _break_even(costs: Sequence[ConfigurationCost]) -> str:
                 percent((accept - 1.0) / depth) if depth else "-",
             ]
         )
-    if max(map(len, table(rows, align="lrlrlr").splitlines())) > WIDTH:
+    if not fits(table(rows, align="lrlrlr")):
         rows = [row[:-1] for row in rows]
     lines = [table(rows, align="lrlrlr"[: len(rows[0])])]
     if len(costs) > MOST_CONFIGURATIONS:
@@ -148,13 +149,6 @@ def _overhead(cost: float) -> str:
         f"An assumed overhead of {percent(ASSUMED_OVERHEAD)} would be {assumed:g}: the measured "
         f"overhead, {cost - 1.0:.3g}, is {(cost - 1.0) / ASSUMED_OVERHEAD:.1f} times that."
     )
-
-
-def _short(configuration: str) -> str:
-    """A configuration with short words."""
-    for long, short in (("draft tokens", "tokens"), ("context", "ctx"), ("depth not stated", "-")):
-        configuration = configuration.replace(long, short)
-    return "unstated depth" if configuration == "-" else configuration
 
 
 def _constants(summary: FitSummary) -> str:
@@ -226,7 +220,7 @@ def _diagnosis(summary: FitSummary) -> str:
     if found is None:
         return ""
     text = (
-        f"{_short(str(found.observation.configuration))}: a round of {found.observation.round_cost[1]:.2f} steps is more than public systems show "
+        f"{short_words(found.observation.configuration)}: a round of {found.observation.round_cost[1]:.2f} steps is more than public systems show "
         f"({found.public.median:.2f}, 90 %: {interval(found.public)}). Test, in this order:"
     )
     return _listed(

@@ -8,21 +8,26 @@ from specmodel.question import Estimate
 WIDTH = 80
 """Columns of the text. [characters]"""
 
+LARGEST_PLAIN = 1e7
+"""Number from which on no digits are written out."""
+
 _UNITS = ("%", "ms", "tokens/s")
 
 
 def number(value: float, digits: int = 2) -> str:
-    """Return a number for a table; ``-`` where there is none.
+    """Return a number for a table; ``-`` where there is none, powers of ten where it is beyond any.
 
     Examples
     --------
-    >>> number(2.2965), number(float("nan")), number(1234.5), number(float("inf"))
-    ('2.30', '-', '1234', 'inf')
+    >>> number(2.2965), number(float("nan")), number(1234.5), number(float("inf")), number(3e9)
+    ('2.30', '-', '1234', 'inf', '3.0e+09')
     """
     if math.isnan(value):
         return "-"
     if math.isinf(value):
         return "inf"
+    if abs(value) >= LARGEST_PLAIN:
+        return f"{value:.1e}"
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.{digits}f}"
 
 
@@ -105,6 +110,17 @@ def labelled(label: str, text: str, *, column: int = 16) -> str:
     read    3 rows
     """
     return wrapped(text, first=label.ljust(column), indent=column)
+
+
+def fits(text: str) -> bool:
+    """Return whether every line of a text keeps to the width.
+
+    Examples
+    --------
+    >>> fits("a line"), fits("-" * 81)
+    (True, False)
+    """
+    return all(len(line) <= WIDTH for line in text.splitlines())
 
 
 def table(rows: Sequence[Sequence[str]], *, align: str, gap: int = 2) -> str:

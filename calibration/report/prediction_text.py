@@ -49,12 +49,14 @@ def _changes(answer: Answer) -> list[str]:
         labelled("with", f"{asked}: the physical form, fitted to {rig.num_loads} measured times"),
     ]
     if rig.speedup_ratio is not None and rig.base is not None:
-        output = "" if rig.output_ratio is None else f", tokens/s x {number(rig.output_ratio)}"
+        output = rig.output_ratio
+        rate = "" if output is None else f", {number(output)} times its tokens/s"
         lines.append(
             labelled(
                 "over the rig",
-                f"speed-up x {number(rig.speedup_ratio.median)} (90 %: {interval(rig.speedup_ratio)})"
-                f"{output}; as it is: speed-up {number(rig.base.speedup.median)}",
+                f"{number(rig.speedup_ratio.median)} times its speed-up "
+                f"(90 %: {interval(rig.speedup_ratio)}){rate}; as it is, the speed-up is "
+                f"{number(rig.base.speedup.median)}",
             )
         )
     return lines

@@ -3,7 +3,7 @@
 from calibration.physical.priced_scenarios import ScenarioPrice
 from calibration.physical.whatif import Row, WhatIf
 from calibration.report.layout import interval, labelled, number, percent, table, wrapped
-from calibration.report.rig_words import PART_NAMES, rig_words
+from calibration.report.rig_words import PART_NAMES, memory_words, rig_words, round_words
 from specmodel.question import Estimate
 from specmodel.units import MILLI
 
@@ -17,10 +17,17 @@ FITTED_NOTE = "Fitted to {} measured times of this rig; `specmodel fit --explain
 
 FIXED_NOTE = (
     "The accept length is held fixed; a deeper draft would accept more, a shallower one less. "
-    "Intervals are 90 %; in 'x base' what base and change share cancels. That a changed rig "
-    "shares half of what the form misses with its base is a judgement."
+    "Intervals are 90 %; 'x base' is the speed-up over that of the base, in which what both share "
+    "cancels."
 )
 """Said in every report."""
+
+SHARED_NOTES = (
+    "That a changed rig shares half of what the form misses with its base is a judgement.",
+    "What the form misses on the measured rig is carried to a changed one; how much wider that makes an "
+    "interval is a judgement.",
+)
+"""Said of a rig from names, and of a measured one."""
 
 _LONGEST_LABEL = 22
 
@@ -45,7 +52,7 @@ def what_if_text(found: WhatIf) -> str:
         _changes([*found.rows, *([found.together] if found.together else [])]),
         _refused([*found.rows, *([found.together] if found.together else [])]),
         _elasticities(found),
-        wrapped(FIXED_NOTE),
+        wrapped(f"{FIXED_NOTE} {SHARED_NOTES[found.num_points > 0]}"),
         wrapped(FITTED_NOTE.format(found.num_points) if found.num_points else PRIOR_NOTE),
     ]
     return "\n\n".join(piece for piece in pieces if piece)
@@ -54,9 +61,8 @@ def what_if_text(found: WhatIf) -> str:
 def _summary(base: ScenarioPrice, draft: str) -> list[str]:
     """The base in labelled lines."""
     scenario = base.scenario
-    tree = f", topk {scenario.topk}, {scenario.num_draft_tokens} verified"
     load = (
-        f"depth {scenario.depth}{tree if scenario.num_draft_tokens else ''}, batch {scenario.batch_size:g}, "
+        f"{round_words(scenario)}, batch {scenario.batch_size:g}, "
         f"context {scenario.context_tokens:g} tokens, accept length {scenario.accept_length:g}"
     )
     return [
@@ -68,7 +74,7 @@ def _summary(base: ScenarioPrice, draft: str) -> list[str]:
         labelled("round cost", _with_interval(base.round_cost, " base steps")),
         labelled("speed-up", _with_interval(base.speedup, "x")),
         labelled("output", _with_interval(base.output_tokens_per_s, " tokens/s", digits=1)),
-        labelled("memory", f"{base.memory.sentence}; a draft model needs some besides"),
+        labelled("memory", f"{memory_words(base.memory)}; a draft model needs some besides"),
     ]
 
 

@@ -132,7 +132,7 @@ def log_times(rig: Rig, loads: Loads, internal: Array) -> tuple[Array, Array]:
 
     Notes
     -----
-    `Rig.step_time` and `Rig.round_parts`.
+    `Rig.round_parts`, of which depth 0 is a step.
 
     Examples
     --------
@@ -141,27 +141,17 @@ def log_times(rig: Rig, loads: Loads, internal: Array) -> tuple[Array, Array]:
     >>> times.shape, float(share.min())
     ((3, 2), 1.0)
     """
-    factors = multipliers_of(internal)
-    found, share = (np.ones((internal.shape[0], len(loads))) for _ in range(2))
-    steps, rounds = np.flatnonzero(~loads.rounds), np.flatnonzero(loads.rounds)
-    if steps.size:
-        step = rig.step_time(
-            loads.batch_size[steps], loads.context_tokens[steps], multipliers=factors
-        )
-        found[:, steps] = np.log(step.total_s)
-    if rounds.size:
-        parts = rig.round_parts(
-            loads.num_steps[rounds],
-            topk=loads.topk[rounds],
-            num_draft_tokens=loads.num_draft_tokens[rounds],
-            batch_size=loads.batch_size[rounds],
-            context_tokens=loads.context_tokens[rounds],
-            multipliers=factors,
-        )
-        total_s = parts.total_s
-        found[:, rounds] = np.log(total_s)
-        share[:, rounds] = 1.0 - parts.draft.total_s / total_s
-    return found, share
+    parts = rig.round_parts(
+        loads.num_steps,
+        topk=loads.topk,
+        num_draft_tokens=np.where(loads.rounds, loads.num_draft_tokens, 1.0),
+        batch_size=loads.batch_size,
+        context_tokens=loads.context_tokens,
+        multipliers=multipliers_of(internal),
+    )
+    shape = (internal.shape[0], len(loads))
+    total_s = np.broadcast_to(parts.total_s, shape)
+    return np.log(total_s), 1.0 - np.broadcast_to(parts.draft.total_s, shape) / total_s
 
 
 def priced(rig: Rig, loads: Loads, internal: Array) -> Priced:
