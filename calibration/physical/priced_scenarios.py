@@ -149,12 +149,11 @@ class Pricing:
         self.base = base
         self.fit = prior_of(base) if fit is None else fit
 
-    def priced(self, scenario: Scenario) -> Priced:
-        """The base step and the round of a scenario, under its own factors and the fitted ones."""
+    def priced(self, scenario: Scenario, loads: Loads | None = None) -> Priced:
+        """The base step and the round of a scenario, or loads of its rig, at the fitted factors."""
         changes = differences(self.base, scenario)
         own = frozenset(FACTORS.index(name) for change in changes for name in OWN_FACTORS[change])
-        loads = _loads(scenario)
-        found = priced(scenario.rig(), loads, self.fit.centre(own))
+        found = priced(scenario.rig(), loads or _loads(scenario), self.fit.centre(own))
         return replace(found, changes=changes, own=own)
 
     def price(self, scenario: Scenario) -> ScenarioPrice:
