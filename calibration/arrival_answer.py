@@ -27,7 +27,7 @@ from specmodel.question import AcceptLength, Estimate, Question
 
 Array = NDArray[np.float64]
 
-NUM_DRAWS: Final = 600
+NUM_DRAWS: Final = 400
 """Draws from which intervals are made. [-]"""
 
 _SEED = 1

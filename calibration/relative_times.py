@@ -165,16 +165,16 @@ def needs_batches(calibration: Calibration) -> UsageError:
             if _wall_s(calibration, entry) is not None
         }
     )
-    what = (
-        f"at one batch, {measured[0]:g}"
-        if measured
-        else "with a batch and a time of a step nowhere"
-    )
+    if measured:
+        what = f"holds baselines at one batch, {measured[0]:g}"
+    elif calibration.throughput_scope == "per_gpu":
+        what = "holds throughputs per GPU, which give no time of a step"
+    else:
+        what = "does not state the batch of its baselines"
     return UsageError(
         "`specmodel fit` baselines at two or more batches (rows with num_steps 0), or --model and --gpu "
         "for the physical form",
-        "an arrival rate needs the time of a step at every batch, and the calibration holds baselines "
-        + what,
+        f"an arrival rate needs the time of a step at every batch, and the calibration {what}",
     )
 
 

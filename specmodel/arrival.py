@@ -10,13 +10,13 @@ from specmodel.errors import ParameterError
 
 Array = NDArray[np.float64]
 
-NUM_RATES: Final = 24
+NUM_RATES: Final = 16
 """Rates between which a crossover is first looked for. [-]"""
 
 NEARLY_FULL: Final = 0.999
 """Share of the largest rate up to which servers are compared. [-]"""
 
-_HALVINGS = 16
+_MOST_TRIES = 6
 
 
 @final
@@ -96,7 +96,10 @@ class BatchServer:
     29.6
     """
 
-    __slots__ = ("_share_s", "output_tokens", "prefill_time_s", "step_time_s", "tokens_per_step")
+    __slots__ = (
+        *("_growth", "_log_share", "output_tokens", "prefill_time_s"),
+        *("step_time_s", "tokens_per_step"),
+    )
 
     def __init__(
         self,
@@ -125,7 +128,8 @@ class BatchServer:
         self.tokens_per_step = tokens
         self.prefill_time_s = float(prefill_time_s)
         running = np.arange(1.0, times.shape[-1] + 1.0)
-        self._share_s = times / running
+        self._log_share = np.log(times / running)
+        self._growth = np.cumsum(self._log_share, axis=-1)
 
     @property
     def most_running(self) -> int:
@@ -181,14 +185,18 @@ class BatchServer:
         calm = np.where(stable, rate, 0.5 * largest)  # numbers that are not used, but are numbers
         group = np.asarray(calm * self.prefill_time_s)
         steps_per_s = np.asarray(calm * self.output_tokens / self.tokens_per_step)
-        ratio = steps_per_s[..., None] * self._share_s
-        growth = np.log(group[..., None] + ratio)
-        logs = np.cumsum(growth, axis=-1) - growth + np.log(ratio)
+        running = np.arange(1.0, self.most_running + 1.0)
+        last = steps_per_s * self.step_time_s[..., -1] / self.most_running
+        if self.prefill_time_s > 0:
+            log_ratio = np.log(steps_per_s)[..., None] + self._log_share
+            growth = np.log(group[..., None] + np.exp(log_ratio))
+            logs = np.cumsum(growth, axis=-1) - growth + log_ratio
+        else:
+            logs = np.log(steps_per_s)[..., None] * running + self._growth
         top = np.maximum(np.max(logs, axis=-1, keepdims=True), 0.0)
         weights = np.exp(logs - top)
         most = self.most_running
-        running = np.arange(1.0, most + 1.0)
-        beyond = group + ratio[..., -1]
+        beyond = group + last
         full = weights[..., -1] / (1.0 - beyond)  # all places taken, however many wait
         total = np.exp(-top[..., 0]) + np.sum(weights[..., :-1], axis=-1) + full
         mean = (np.sum(weights[..., :-1] * running[:-1], axis=-1) + most * full) / total
@@ -286,31 +294,42 @@ def paying_rates_per_s(without: BatchServer, speculative: BatchServer) -> tuple[
     part = np.linspace(0.0, 1.0, NUM_RATES + 1)
     shares = NEARLY_FULL * (1.0 - (1.0 - part) ** 1.5)  # closer where latencies rise steeply
     shares[0] = 1e-4
-    pays = np.stack(
-        [speedup_at_rate(share * largest, without, speculative) > 1.0 for share in shares]
-    )
+
+    def gain(share: Array | float) -> Array:
+        """Logarithm of the speed-up at a share of the rate that both servers keep up with."""
+        return np.asarray(np.log(speedup_at_rate(share * largest, without, speculative)))
+
+    gains = np.stack([gain(share) for share in shares])
+    pays = gains > 0.0
 
     def change(index: NDArray[np.intp], needed: NDArray[np.bool_]) -> Array:
-        """Rate of the change between a share and the next, by halving."""
+        """Rate of the change between a share and the next, by false position (Illinois)."""
+        index = np.where(needed, np.minimum(index, NUM_RATES - 1), 0)
         if not np.any(needed):
             return np.zeros(index.shape)
-        low, high = shares[index], shares[np.minimum(index + 1, NUM_RATES)]
-        before = np.take_along_axis(pays, index[None], axis=0)[0]
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            same = (speedup_at_rate(middle * largest, without, speculative) > 1.0) == before
-            low, high = np.where(same, middle, low), np.where(same, high, middle)
-        return np.asarray(0.5 * (low + high) * largest)
+        low, high = shares[index], shares[index + 1]
+        below, above = (np.take_along_axis(gains, at[None], axis=0)[0] for at in (index, index + 1))
+        for _ in range(_MOST_TRIES):
+            apart = np.where(needed, above - below, 1.0)
+            middle = np.where(needed, (low * above - high * below) / apart, low)
+            value = gain(middle)
+            left = (value > 0.0) == (below > 0.0)
+            low, high = np.where(left, middle, low), np.where(left, high, middle)
+            below, above = (
+                np.where(left, value, 0.5 * below),
+                np.where(left, 0.5 * above, value),
+            )
+        return np.asarray(middle * largest)
 
     ever = np.any(pays, axis=0)
     first = np.argmax(pays, axis=0)
     last = NUM_RATES - np.argmax(pays[::-1], axis=0)
-    starts = change(np.maximum(first - 1, 0), first > 0)
+    starts = change(np.maximum(first - 1, 0), ever & (first > 0))
     starts = np.where(first == 0, 0.0, starts)
     stops = np.where(
         last == NUM_RATES,
         np.where(carries_more, np.inf, speculative.max_rate_per_s),
-        change(np.minimum(last, NUM_RATES - 1), last < NUM_RATES),
+        change(last, ever & (last < NUM_RATES)),
     )
     # Beyond what the other server keeps up with, the one that carries more pays in any case.
     late = ~ever & (speculative.max_rate_per_s > without.max_rate_per_s)

@@ -11,6 +11,7 @@ from calibration.physical.rig_draws import time_draws
 from calibration.physical.rig_prediction import ChangedRig, scenario_at
 from calibration.physical.scenario import Scenario
 from specmodel.architecture import require_fit
+from specmodel.errors import ParameterError
 from specmodel.form_error import Loads
 from specmodel.question import Question
 
@@ -87,18 +88,23 @@ def rig_server_times(
 def _most_running(scenario: Scenario, asked: int | None) -> tuple[int, str]:
     """Most requests that run at once: the user's limit, or what memory holds."""
     rig, context = scenario.rig(), scenario.context_tokens
-    if asked is not None:
-        require_fit(rig.fit(batch_size=asked, context_tokens=context))
-        return asked, ""
     require_fit(rig.fit(batch_size=1, context_tokens=context))
-    low, high = 1, MOST_RUNNING + 1
+    low, high = 1, max(asked or MOST_RUNNING, 1) + 1
     while high - low > 1:
         middle = (low + high) // 2
         fits = rig.fit(batch_size=middle, context_tokens=context).fits
         low, high = (middle, high) if fits else (low, middle)
-    if low == MOST_RUNNING:
-        return low, "as many as engines usually run; memory holds more"
-    return low, "what memory holds"
+    if asked is None:
+        held = low < MOST_RUNNING
+        return low, "what memory holds" if held else "as many as engines run; memory holds more"
+    if low < asked:
+        raise ParameterError(
+            "max_running",
+            asked,
+            f"at most {low}, which memory holds at context {context:g}",
+            "more GPUs or a smaller kv_dtype hold more",
+        )
+    return asked, ""
 
 
 def _batches(most: int) -> Array:

@@ -107,7 +107,7 @@ def _ways(answer: ArrivalAnswer) -> str:
         ["most requests/s", *(_cell(one.max_rate_per_s, 2) for one in ways)],
         ["share of that", *(_share(one.share_of_max_rate) for one in ways)],
     ]
-    head = ["", "without speculation", "with speculation (90 %)"]
+    head = ["median (90 %)", "without speculation", "with speculation"]
     return table([[row[0].ljust(18), *row[1:]] for row in (head, *rows)], align="lll", gap=3)
 
 
