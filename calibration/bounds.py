@@ -41,6 +41,10 @@ BOUNDS: Final[Mapping[str, Bounds]] = MappingProxyType(
         "accept_length": Bounds(1, 1e4),
         "baseline_tokens_per_s": Bounds(1e-3, 1e9),
         "speedup": Bounds(1e-3, 1000),
+        "arrival_rate_per_s": Bounds(1e-6, 1e6),
+        "output_tokens": Bounds(1, 1e7),
+        "prefill_ms": Bounds(0, 1e7),
+        "max_running": Bounds(1, 4096),
     }
 )
-"""By canonical name; rates in tokens/s, lengths and depths in tokens."""
+"""By canonical name; throughputs in tokens/s, lengths and depths in tokens, arrivals in requests/s."""

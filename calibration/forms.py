@@ -15,6 +15,10 @@ from specmodel.question import AcceptLength, Estimate, Question, question_rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from calibration.arrival_question import AskedArrival, ServerTimes
     from calibration.physical.rig_prediction import ChangedRig
     from specmodel.optimum import DepthChoice
 
@@ -75,6 +79,16 @@ class Form(Protocol):
         """What changes of the rig do; None where none were asked for."""
         ...
 
+    def server_times(
+        self,
+        question: Question,
+        asked: "AskedArrival",
+        accept_length: "NDArray[np.float64]",
+        rng: "np.random.Generator",
+    ) -> "ServerTimes":
+        """Steps and rounds of a server at every batch, for draws of the accept length."""
+        ...
+
 
 def form_of(calibration: Calibration, changes: "Sequence[tuple[str, str]]") -> Form:
     """Return the relative form, or the physical form of a changed rig.
@@ -100,6 +114,37 @@ def form_of(calibration: Calibration, changes: "Sequence[tuple[str, str]]") -> F
     from calibration.physical.rig_prediction import changed_rig  # noqa: PLC0415 - on demand
 
     return RigForm(calibration, changed_rig(calibration, changes))
+
+
+def form_over_batches(calibration: Calibration, changes: "Sequence[tuple[str, str]]") -> Form:
+    """Return the form that knows the step at every batch: that of `form_of`, or the calibrated rig's.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        Of the system.
+    changes : sequence of (key, text)
+        Of ``--set``.
+
+    Returns
+    -------
+    Form
+        The relative one where the calibration has baselines at several batches and nothing is changed.
+
+    Raises
+    ------
+    UsageError
+        If neither form knows it.
+    """
+    from calibration.relative_times import batch_curve, needs_batches  # noqa: PLC0415 - on demand
+
+    if changes or batch_curve(calibration) is not None:
+        return form_of(calibration, changes)
+    if calibration.physical is None:
+        raise needs_batches(calibration)
+    from calibration.physical.rig_prediction import changed_rig  # noqa: PLC0415 - on demand
+
+    return RigForm(calibration, changed_rig(calibration, ()))
 
 
 @final
@@ -159,6 +204,18 @@ class RelativeForm:
             num_draws=NUM_DRAWS,
             rng=rng,
         )
+
+    def server_times(
+        self,
+        question: Question,
+        asked: "AskedArrival",
+        accept_length: "NDArray[np.float64]",
+        rng: "np.random.Generator",
+    ) -> "ServerTimes":
+        """Return steps and rounds of a server at every batch, from its own baselines."""
+        from calibration.relative_times import relative_server_times  # noqa: PLC0415 - on demand
+
+        return relative_server_times(self.calibration, question, asked, accept_length, rng)
 
     def rig_answer(self, changed: Prediction, base: Question | None) -> RigAnswer | None:
         """Return nothing: nothing was changed."""
@@ -224,7 +281,7 @@ class RigForm:
         """Return the best of the depths and of no speculation."""
         import numpy as np  # noqa: PLC0415 - its random numbers are slow to load
 
-        from calibration.physical.rig_prediction import speedup_draws  # noqa: PLC0415 - on demand
+        from calibration.physical.rig_draws import speedup_draws  # noqa: PLC0415 - on demand
         from specmodel.optimum import choose_among  # noqa: PLC0415 - loads on demand
 
         rng = np.random.default_rng(_SEED)
@@ -235,6 +292,18 @@ class RigForm:
             np.array([0, *steps], dtype=np.float64),
             np.concatenate([np.ones((NUM_DRAWS, 1)), gains], axis=1),
         )
+
+    def server_times(
+        self,
+        question: Question,
+        asked: "AskedArrival",
+        accept_length: "NDArray[np.float64]",
+        rng: "np.random.Generator",
+    ) -> "ServerTimes":
+        """Return steps and rounds of a server at every batch that the memory of its rig holds."""
+        from calibration.physical.rig_server import rig_server_times  # noqa: PLC0415 - on demand
+
+        return rig_server_times(self._rig, question, asked, accept_length, rng)
 
     def rig_answer(self, changed: Prediction, base: Question | None) -> RigAnswer | None:
         """Return what the changes do, over the rig as it is where a question asks for that."""

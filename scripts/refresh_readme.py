@@ -46,6 +46,7 @@ def refreshed(page: str) -> str:
             shutil.copy(ROOT / "examples" / "engine_files" / log, folder)
         with gzip.open(ROOT / "examples" / "training" / "speculators.log.gz") as packed:
             (folder / "train.log").write_bytes(packed.read())
+        output_of("$ specmodel fit sglang_eagle3.log sglang_baseline.log -o server.json", folder)
 
         def renewed(block: re.Match[str]) -> str:
             return f"```console\n{block[1]}\n{output_of(block[1], folder)}\n```"

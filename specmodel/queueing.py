@@ -37,7 +37,9 @@ class ServingLoad:
     Notes
     -----
     Mean values only: no tails, no limit on running requests, no admission queue. theory.md B8,
-    [kong2026]_.
+    [kong2026]_. An arrival finds :math:`B` requests running and is one more: without prefill the means
+    are exact where :math:`t_0` is the step of one request alone and :math:`t_1` what each further one
+    adds. `specmodel.arrival` takes steps of any form.
 
     Examples
     --------

@@ -8,6 +8,7 @@ from click.core import ParameterSource
 
 from calibration.accept_lengths import AskedAcceptLength
 from calibration.answer import Asked, answer, note_lines
+from calibration.arrival_question import AskedArrival
 from calibration.bounds import BOUNDS
 from calibration.commands.calibration_option import DEFAULT_CALIBRATION, chosen_calibration
 from calibration.commands.large_files import progress_of
@@ -24,9 +25,12 @@ from calibration.questions import AskedConfiguration, UsageError
 from calibration.report.layout import wrapped
 from specmodel.calibrated import Calibration
 from specmodel.errors import ParameterError
+from specmodel.units import MILLI
 
 _ACCEPTANCE = ("--accept", "--full", "--conditional", "--log")
 _BESIDE_POINTS = ("--points", "--calibration", "--json")
+_BESIDE_ARRIVAL = ("--output-tokens", "--prefill-ms", "--max-running")
+_NOT_AT_A_RATE = ("--batch-size", "--baseline", "--target-speedup", "--claim", "--plot")
 _MOST_TOKENS = int(BOUNDS["num_draft_tokens"].most)
 
 
@@ -112,6 +116,28 @@ _MOST_TOKENS = int(BOUNDS["num_draft_tokens"].most)
     help="Measured draft passes, of `specmodel drafter time`; as --set draft.record=FILE.",
 )
 @click.option(
+    "--arrival-rate",
+    type=Number("arrival_rate_per_s"),
+    help="Requests that arrive per second: how many then run, how long they take, and up to which rate "
+    "speculation pays.",
+)
+@click.option(
+    "--output-tokens",
+    type=Number("output_tokens"),
+    help="Tokens decoded per request, with --arrival-rate.",
+)
+@click.option(
+    "--prefill-ms",
+    type=Number("prefill_ms"),
+    help="Time that the prefill of one request keeps decoding waiting, with --arrival-rate.",
+)
+@click.option(
+    "--max-running",
+    type=click.IntRange(min=1, max=int(BOUNDS["max_running"].most)),
+    help="Most requests that run at once, with --arrival-rate.  [default: what memory holds by the "
+    "physical form, else twice the largest batch measured]",
+)
+@click.option(
     "--points", type=click.Path(path_type=Path), help="Predict every row of a points file, as CSV."
 )
 @click.option("--plot", metavar="FILE", callback=picture, help="Draw tokens/s by accept length.")
@@ -135,6 +161,10 @@ def command(  # noqa: PLR0917 - click passes by name
     calibration: Path | None,
     changes: tuple[tuple[str, str], ...],
     drafter: Path | None,
+    arrival_rate: float | None,
+    output_tokens: float | None,
+    prefill_ms: float | None,
+    max_running: int | None,
     points: Path | None,
     plot: Path | None,
     *,
@@ -151,6 +181,7 @@ def command(  # noqa: PLR0917 - click passes by name
     specmodel predict --accept 2.75 --accept-depth 5 --depth 10
     specmodel predict --target-speedup 1.3
     specmodel predict --accept 2.75 --set interconnect=nvlink4 --set batch_size=8
+    specmodel predict --accept 2.75 --arrival-rate 4 --output-tokens 512
     """  # noqa: D301 - click wants the backspace itself
     _check_usage(click.get_current_context())
     configuration = AskedConfiguration(
@@ -166,29 +197,35 @@ def command(  # noqa: PLR0917 - click passes by name
         _predict_points(known, points, source=source, as_json=as_json)
         return
     try:
-        found = answer(
-            known,
-            Asked(
-                accept=_asked_accept_length(
-                    log,
-                    AskedAcceptLength(
-                        accept_length=accept,
-                        full_accuracy=full,
-                        conditional_accuracy=conditional,
-                        accept_depth=accept_depth,
-                        from_training=(accuracy_from or ("training" if log else "served"))
-                        == "training",
-                    ),
-                ),
-                configuration=configuration,
-                workload=workload,
-                baseline_tokens_per_s=baseline,
-                target_speedup=target_speedup,
-                claim=claim,
-                changes=changes if drafter is None else (*changes, ("draft.record", str(drafter))),
+        accepted = _asked_accept_length(
+            log,
+            AskedAcceptLength(
+                accept_length=accept,
+                full_accuracy=full,
+                conditional_accuracy=conditional,
+                accept_depth=accept_depth,
+                from_training=(accuracy_from or ("training" if log else "served")) == "training",
             ),
-            source=source,
         )
+        asked = Asked(
+            accept=accepted,
+            configuration=configuration,
+            workload=workload,
+            baseline_tokens_per_s=baseline,
+            target_speedup=target_speedup,
+            claim=claim,
+            changes=changes if drafter is None else (*changes, ("draft.record", str(drafter))),
+        )
+        if arrival_rate is not None and output_tokens is not None:
+            arrival = AskedArrival(
+                arrival_rate_per_s=arrival_rate,
+                output_tokens=output_tokens,
+                prefill_s=None if prefill_ms is None else prefill_ms * MILLI,
+                max_running=max_running,
+            )
+            _predict_arrival(known, arrival, asked, source=source, as_json=as_json)
+            return
+        found = answer(known, asked, source=source)
     except ParameterError as error:  # all that can be out of range here was given by option
         raise click.UsageError(str(error)) from None
     if as_json:
@@ -230,6 +267,7 @@ def _check_usage(context: click.Context) -> None:
         raise UsageError("one of them", f"{' and '.join(acceptance)} say the same thing twice")
     if "--accept-depth" in given and "--accept" not in given:
         raise UsageError("--accept", "--accept-depth says where an accept length was measured")
+    _check_arrival(given)
     changed = [name for name in ("--set", "--drafter") if name in given]
     if "--plot" in given and changed:
         raise UsageError(
@@ -237,6 +275,40 @@ def _check_usage(context: click.Context) -> None:
         )
     if "--plot" in given and not acceptance:
         raise UsageError("--accept, --full, --conditional or --log", "--plot draws predictions")
+
+
+def _check_arrival(given: list[str]) -> None:
+    """Refuse what has no meaning with an arrival rate, or only with one."""
+    if "--arrival-rate" not in given:
+        alone = [name for name in given if name in _BESIDE_ARRIVAL]
+        if alone:
+            raise UsageError("--arrival-rate", f"only a rate of arrivals has {' and '.join(alone)}")
+        return
+    if "--output-tokens" not in given:
+        raise UsageError("--output-tokens", "a rate of arrivals does not say how long requests are")
+    idle = [name for name in given if name in _NOT_AT_A_RATE]
+    if idle:
+        raise UsageError(
+            "one of them",
+            "at an arrival rate the batch and its baseline follow from the calibration, so "
+            f"{' and '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect",
+        )
+
+
+def _predict_arrival(
+    calibration: Calibration, arrival: AskedArrival, asked: Asked, *, source: str, as_json: bool
+) -> None:
+    """Answer for a server at an arrival rate."""
+    from calibration.arrival_answer import arrival_answer  # noqa: PLC0415 - on demand
+    from calibration.report.arrival_report import arrival_json, arrival_text  # noqa: PLC0415
+
+    found = arrival_answer(calibration, arrival, asked, source=source)
+    if as_json:
+        click.echo(json.dumps(arrival_json(found), indent=1, allow_nan=False))
+    else:
+        click.echo(arrival_text(found))
+    for message in dict.fromkeys(note.message for note in found.notes):
+        click.echo(wrapped(message, first="Note: ", indent=6), err=True)
 
 
 def _asked_accept_length(log: Path | None, asked: AskedAcceptLength) -> AskedAcceptLength | None:

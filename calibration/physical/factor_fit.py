@@ -18,6 +18,7 @@ UNKNOWN_DEPTH_SD: Final = 2.0
 """Spread of a depth that the points do not state, around 4 (judgement). [tokens]"""
 
 _MOST_ITERATIONS = 50
+_MOST_HALVINGS = 8
 _MOST_MOVE = 1.0
 _TOLERANCE = 1e-3  # of a prior standard deviation: intervals do not see less
 
@@ -55,7 +56,8 @@ def fit_physical(
 
     Notes
     -----
-    Gauss-Newton with moves of bounded length; the posterior is that of the linear form at the end.
+    Gauss-Newton, whose moves are bounded and halved until they fit better; the posterior is that of
+    the linear form at the end.
 
     Examples
     --------
@@ -75,22 +77,31 @@ def fit_physical(
         (spreads.noise**2 + times.spread_sd**2) / times.counts + _depth_sd(rig, times) ** 2
     )
 
-    def normal_equations(at: Priced, mean: Array) -> tuple[Array, Array]:
-        covariance = measured_covariance(at, noise_sd, times.shared_sd, spreads)
-        weighted = np.linalg.solve(covariance, at.jacobian).T
-        information = np.diag(prior_sd**-2.0) + weighted @ at.jacobian
-        return information, weighted @ (times.log_time - at.log_time + at.jacobian @ mean)
+    def weights(at: Priced) -> Array:
+        found = np.linalg.inv(measured_covariance(at, noise_sd, times.shared_sd, spreads))
+        return np.asarray(found, dtype=np.float64)
+
+    def misfit(at: Priced, mean: Array, weight: Array) -> float:
+        residual = times.log_time - at.log_time
+        return float(residual @ weight @ residual + np.sum(np.square(mean / prior_sd)))
 
     mean = np.zeros(prior_sd.size)
     at = priced(rig, times.loads, mean)
     for _ in range(_MOST_ITERATIONS):
-        information, target = normal_equations(at, mean)
-        move = np.clip(np.linalg.solve(information, target) - mean, -_MOST_MOVE, _MOST_MOVE)
-        mean = mean + move
-        at = priced(rig, times.loads, mean)
+        weight = weights(at)
+        gradient = at.jacobian.T @ weight @ (times.log_time - at.log_time) - mean / prior_sd**2
+        move = np.linalg.solve(_information(at, weight, prior_sd), gradient)
+        move *= min(1.0, _MOST_MOVE / max(float(np.max(np.abs(move))), _MOST_MOVE))
+        least = misfit(at, mean, weight)
+        for _ in range(_MOST_HALVINGS):
+            moved = priced(rig, times.loads, mean + move)
+            if misfit(moved, mean + move, weight) <= least:
+                mean, at = mean + move, moved
+                break
+            move = move / 2.0
         if np.max(np.abs(move) / prior_sd) < _TOLERANCE:
             break
-    information, _ = normal_equations(at, mean)
+    information = _information(at, weights(at), prior_sd)
     return PhysicalFit(
         rig=record or {},
         factors=FACTORS,
@@ -104,6 +115,11 @@ def fit_physical(
         non_decode_share=times.non_decode_share,
         form=spreads,
     )
+
+
+def _information(at: Priced, weight: Array, prior_sd: Array) -> Array:
+    """Inverse covariance of the factors where the form is linear."""
+    return np.asarray(np.diag(prior_sd**-2.0) + at.jacobian.T @ weight @ at.jacobian)
 
 
 def _depth_sd(rig: Rig, times: MeasuredTimes) -> Array:

@@ -149,11 +149,11 @@ class Pricing:
         self.base = base
         self.fit = prior_of(base) if fit is None else fit
 
-    def priced(self, scenario: Scenario) -> Priced:
-        """The base step and the round of a scenario, under its own factors and the fitted ones."""
+    def priced(self, scenario: Scenario, loads: Loads | None = None) -> Priced:
+        """The base step and the round of a scenario, or loads of its rig, at the fitted factors."""
         changes = differences(self.base, scenario)
         own = _own(changes)
-        found = priced(scenario.rig(), _loads(scenario), self.fit.centre(own))
+        found = priced(scenario.rig(), loads or _loads(scenario), self.fit.centre(own))
         return replace(found, changes=changes, own=own)
 
     def price(self, scenario: Scenario, *, served: bool = False) -> ScenarioPrice:

@@ -138,7 +138,7 @@ def calibrated_scenario(
     question = Question(
         accept_length=AcceptLength.exact(accept_length), configuration=configuration
     )
-    scenario = _at(rig.base, question)
+    scenario = scenario_at(rig.base, question)
     return replace(scenario, accept_length=accept_length), rig.pricing.fit
 
 
@@ -235,7 +235,7 @@ def draft_remarks(rig: ChangedRig, question: Question) -> tuple[str, ...]:
     tuple of str
         Loads outside the measured ones, and another GPU; empty where nothing was measured.
     """
-    scenario = _at(rig.rig, question)
+    scenario = scenario_at(rig.rig, question)
     times = scenario.draft.times
     if times is None:
         return ()
@@ -276,54 +276,7 @@ def speedup_ratio(rig: ChangedRig, base: Question, changed: Question) -> Estimat
     Estimate
         What both share cancels.
     """
-    return rig.pricing.ratio(_at(rig.base, base), _at(rig.rig, changed))
-
-
-def speedup_draws(
-    rig: ChangedRig,
-    questions: Sequence[Question],
-    accept_length: Array,
-    rng: np.random.Generator,
-) -> Array:
-    r"""Equally likely speed-ups of questions on a changed rig, jointly.
-
-    .. math:: \ln T \sim t_\nu(m, C)
-
-    Parameters
-    ----------
-    rig : ChangedRig
-        Of all questions.
-    questions : sequence of Question
-        n of them, such as depths.
-    accept_length : numpy.ndarray, shape (d, n)
-        Draws, [tokens].
-    rng : numpy.random.Generator
-        Source of randomness.
-
-    Returns
-    -------
-    numpy.ndarray, shape (d, n)
-        [-].
-
-    Raises
-    ------
-    ParameterError
-        As `rig_predictions`.
-
-    Notes
-    -----
-    What depths have in common does not move the choice among them.
-    """
-    scenarios = [_at(rig.rig, question) for question in questions]
-    mean, covariance = rig.pricing.fit.predict(*(rig.pricing.priced(each) for each in scenarios))
-    draws = accept_length.shape[0]
-    values, vectors = np.linalg.eigh(covariance)
-    normal = rng.standard_normal((draws, mean.size)) * np.sqrt(np.maximum(values, 0.0))
-    chi = rng.chisquare(DEGREES_OF_FREEDOM, (draws, 1)) / DEGREES_OF_FREEDOM
-    logs = mean + (normal @ vectors.T) / np.sqrt(chi)
-    cost = np.exp(logs[:, 1::2] - logs[:, 0::2])
-    share = rig.pricing.fit.non_decode_share
-    return np.asarray(1.0 / (share + (1.0 - share) * cost / accept_length))
+    return rig.pricing.ratio(scenario_at(rig.base, base), scenario_at(rig.rig, changed))
 
 
 def accept_length_on_rig(prediction: Prediction, target_speedup: float) -> Estimate:
@@ -350,12 +303,34 @@ def accept_length_on_rig(prediction: Prediction, target_speedup: float) -> Estim
     return Estimate(median=values[0], low=values[1], high=values[2])
 
 
-def _at(rig: Scenario, question: Question) -> Scenario:
-    """A rig at the load of a question."""
+def scenario_at(rig: Scenario, question: Question) -> Scenario:
+    r"""Return a rig at the load of a question.
+
+    .. math:: (k, B, C)
+
+    Parameters
+    ----------
+    rig : Scenario
+        At any load.
+    question : Question
+        Of a configuration whose depth is known.
+
+    Returns
+    -------
+    Scenario
+        One request and no context where they are not stated.
+
+    Raises
+    ------
+    UsageError
+        If the depth is not known.
+    """
     one = question.configuration
     shape = round_shape(one.num_steps, one.topk, one.num_draft_tokens)
     if shape.depth_unknown or shape.num_steps < 1:
-        raise UsageError("--depth", "--set prices rounds, and the calibrated depth is not stated")
+        raise UsageError(
+            "--depth", "the physical form prices rounds, and the calibrated depth is not stated"
+        )
     chain = shape.topk == 1 and shape.num_draft_tokens == shape.num_steps + 1
     return replace(
         rig,
@@ -370,7 +345,7 @@ def _at(rig: Scenario, question: Question) -> Scenario:
 
 def _prediction(rig: ChangedRig, question: Question) -> Prediction:
     """One prediction."""
-    scenario = _at(rig.rig, question)
+    scenario = scenario_at(rig.rig, question)
     price = rig.pricing.price(scenario)
     covariance, logs = rig.pricing.logs(scenario)
     form, share = rig.pricing.fit.form, rig.pricing.fit.non_decode_share

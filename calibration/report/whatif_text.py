@@ -24,8 +24,10 @@ FIXED_NOTE = (
 
 SHARED_NOTES = (
     "That a changed rig shares half of what the form misses with its base is a judgement.",
-    "What the form misses on the measured rig is carried to a changed one; how much wider that makes an "
-    "interval is a judgement.",
+    (
+        "What the form misses on the measured rig is carried to a changed one; how much wider that makes "
+        "an interval is a judgement."
+    ),
 )
 """Said of a rig from names, and of a measured one."""
 

@@ -4,8 +4,12 @@ from dataclasses import dataclass, fields, replace
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from specmodel.errors import ParameterError
+
+PerContext = float | NDArray[np.float64]
+"""A number, or one for each configuration where contexts differ."""
 
 
 @final
@@ -26,9 +30,9 @@ class ForwardWork:
         :math:`W_e`, one routed expert of every MoE layer, summed over the layers, [B].
     num_experts, experts_per_token : int
         :math:`E, K` of one MoE layer; 0 for dense models, [-].
-    kv_bytes_per_token : float
+    kv_bytes_per_token : float or numpy.ndarray
         KV cache of one token of context over all layers, counted once, [B/token].
-    kv_shards : float
+    kv_shards : float or numpy.ndarray
         GPUs that share one copy of a request's KV: ``min(tp_size, num_kv_heads)`` for grouped heads, 1
         for a latent cache that every GPU holds, times the context-parallel size, [-].
     flop_per_token : float
@@ -36,7 +40,7 @@ class ForwardWork:
         active parameters, [FLOP/token].
     expert_flop_per_token : float
         The part of `flop_per_token` done by routed experts, [FLOP/token].
-    attention_flop_per_pair : float
+    attention_flop_per_pair : float or numpy.ndarray
         Operations of one query token against one token of context, over all layers, [FLOP].
     num_allreduces : float
         Collectives of one forward, one after another; a gather counts as about half, [-].
@@ -56,7 +60,8 @@ class ForwardWork:
     -----
     Bytes are as stored: quantisation is in `weight_bytes` and `expert_bytes`. Pipeline and data
     parallelism are outside; expert parallelism reads as tensor parallelism while the experts touched are
-    spread evenly over the ranks. theory.md B3, C.
+    spread evenly over the ranks. What depends on the context may be an array over configurations.
+    theory.md B3, C.
 
     Examples
     --------
@@ -70,11 +75,11 @@ class ForwardWork:
     expert_bytes: float = 0.0
     num_experts: int = 0
     experts_per_token: int = 0
-    kv_bytes_per_token: float = 0.0
-    kv_shards: float = 1.0
+    kv_bytes_per_token: PerContext = 0.0
+    kv_shards: PerContext = 1.0
     flop_per_token: float = 0.0
     expert_flop_per_token: float = 0.0
-    attention_flop_per_pair: float = 0.0
+    attention_flop_per_pair: PerContext = 0.0
     num_allreduces: float = 0.0
     allreduce_bytes_per_token: float = 0.0
     num_kernels: float = 0.0
@@ -84,8 +89,8 @@ class ForwardWork:
         for field in fields(self):
             value = getattr(self, field.name)
             least = 1 if field.name in {"tp_size", "kv_shards"} else 0
-            if not (np.isfinite(value) and value >= least):
-                raise ParameterError(field.name, value, f"finite and at least {least}")
+            if not np.all(np.isfinite(value) & (np.asarray(value) >= least)):
+                raise ParameterError(field.name, np.min(value), f"finite and at least {least}")
         for part, whole in (
             ("replicated_bytes", "weight_bytes"),
             ("expert_flop_per_token", "flop_per_token"),

@@ -182,7 +182,7 @@ def round_terms(
     # T(Bn, C) counts the KV of n times too many requests; w gives back what the engine really re-reads.
     kv_rows_s = verify.kv_time_s * (1.0 - 1.0 / rows)
     carried = np.hypot(
-        _octave_log_sd(step) + _octave_log_sd(verify),
+        octave_log_sd(step) + octave_log_sd(verify),
         MOVED_LOG_SD * np.hypot(verify.moved_share, step.moved_share),
     )
     return RoundTerms(
@@ -197,7 +197,7 @@ def round_terms(
     )
 
 
-def _octave_log_sd(time: StepTime) -> Array:
+def octave_log_sd(time: StepTime) -> Array:
     """Log-sd of a step time from the distance to measured batches."""
     inside = time.octaves_away - time.octaves_beyond
     return np.asarray(INSIDE_LOG_SD * inside + BEYOND_LOG_SD * time.octaves_beyond)

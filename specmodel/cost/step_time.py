@@ -249,7 +249,8 @@ def _attention(
 ) -> tuple[Array, Array]:
     """Reading and computing part of the attention over the context."""
     tokens, requests, context = load
-    if (work.kv_bytes_per_token == 0 and work.attention_flop_per_pair == 0) or not context.any():
+    attends = np.any(work.kv_bytes_per_token) or np.any(work.attention_flop_per_pair)
+    if not attends or not context.any():
         zero = np.zeros(())
         return zero, zero
     # B * (1 + rho (n - 1)) reads of a context, n = t / B

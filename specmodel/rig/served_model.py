@@ -1,10 +1,10 @@
 """A model on some GPUs: what a step and a round take before anything was measured there."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Final, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from specmodel.architecture import (
     MemoryFit,
@@ -26,8 +26,8 @@ from specmodel.cost.step_time import AllReduce, StepParts
 from specmodel.cost.typical_rates import STEP_HOST_S, typical_rates
 from specmodel.errors import ParameterError
 from specmodel.hardware import Gpu, gpu
-from specmodel.rig.context_groups import draw_columns, priced_by_context
 from specmodel.rig.link_prior import link_prior
+from specmodel.rig.row_blocks import draw_columns, priced_in_blocks
 from specmodel.rig.shape_work import shape_work
 from specmodel.rig.usual_drafts import DraftPasses
 
@@ -214,19 +214,20 @@ class Rig:
         wanted = RATE_OF_WEIGHTS.get(stored.name, "fp16")
         return typical_rates(card, wanted if wanted in card.dense_flop_per_s else "fp16")
 
-    def forward_work(self, context_tokens: float = 0.0) -> ForwardWork:
+    def forward_work(self, context_tokens: ArrayLike = 0.0) -> ForwardWork:
         r"""What one forward pass of the target reads, computes and sends.
 
         .. math:: W, W_e, \kappa(C), F, A
 
         Parameters
         ----------
-        context_tokens : float
+        context_tokens : array-like
             :math:`C`, at which windows, sparse attention and states are priced, [tokens].
 
         Returns
         -------
         ForwardWork
+            What depends on the context has its shape.
 
         Raises
         ------
@@ -330,11 +331,11 @@ class Rig:
         Raises
         ------
         ParameterError
-            If a number is impossible, the draft model is missing, or there are too many contexts.
+            If a number is impossible or the draft model is missing.
 
         Notes
         -----
-        `specmodel.cost.physical_round.round_parts`, once for each different context.
+        `specmodel.cost.physical_round.round_parts` of `forward_work` at each context.
 
         Examples
         --------
@@ -349,10 +350,14 @@ class Rig:
         rows = np.asarray(num_steps) + 1 if num_draft_tokens is None else num_draft_tokens
         given = (num_steps, topk, rows, batch_size, context_tokens)
         flat = np.broadcast_arrays(*(np.asarray(each, dtype=np.float64) for each in given))
-        rates = self.rates()
+        arrays = [each.ravel() for each in flat]
+        rates, draft_rates = self.rates(), typical_rates(self.gpu, "fp16")
+        allreduce = self._allreduce_time()
+        factors = draw_columns(multipliers or StepMultipliers())
+        draws = max(np.size(getattr(factors, each.name)) for each in fields(factors))
 
-        def priced(context: float, chosen: NDArray[np.intp]) -> RoundParts:
-            depth, branches, verified, batch, _ = (each.ravel()[chosen] for each in flat)
+        def priced(chosen: slice) -> RoundParts:
+            depth, branches, verified, batch, context = (each[chosen] for each in arrays)
             return round_parts(
                 self.forward_work(context),
                 rates,
@@ -361,14 +366,14 @@ class Rig:
                 num_draft_tokens=verified,
                 topk=branches,
                 batch_size=batch,
-                context_tokens=max(context, 1.0),
-                allreduce=self._allreduce_time(),
-                draft_device=typical_rates(self.gpu, "fp16"),
+                context_tokens=np.maximum(context, 1.0),
+                allreduce=allreduce,
+                draft_device=draft_rates,
                 engine=self.engine,
-                multipliers=None if multipliers is None else draw_columns(multipliers),
+                multipliers=factors,
             )
 
-        return priced_by_context(flat[4], priced)
+        return priced_in_blocks(flat[0].shape, priced, num_draws=draws)
 
     @property
     def allreduce_log_sd(self) -> float:
@@ -395,8 +400,8 @@ class Rig:
             return prior.at
         return self.allreduce.at if self.allreduce is not None else 0.0
 
-    def _drafter(self, context: float) -> Drafter | None:
-        """Work of the draft passes at a context."""
+    def _drafter(self, context: ArrayLike) -> Drafter | None:
+        """Work of the draft passes at each context."""
         if not isinstance(self.draft, DraftPasses):
             return self.draft
         ranks = self.draft_tp_size or self.tp_size

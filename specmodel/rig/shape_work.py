@@ -1,7 +1,11 @@
 """Work of one forward pass of a shape on its ranks."""
 
-import math
+from dataclasses import replace
+from functools import lru_cache
 from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from specmodel.architecture import (
     ModelShape,
@@ -13,6 +17,7 @@ from specmodel.architecture import (
     weight_bytes,
 )
 from specmodel.architecture.blocks import CompressedAttention, LatentAttention, LinearAttention
+from specmodel.architecture.kv import KvCache
 from specmodel.cost.forward_work import ForwardWork
 from specmodel.cost.typical_rates import KERNELS_PER_LAYER
 from specmodel.errors import ParameterError
@@ -29,7 +34,7 @@ def shape_work(
     shape: ModelShape,
     tp_size: int,
     *,
-    context_tokens: float,
+    context_tokens: ArrayLike,
     kv_bytes_per_value: float = 2.0,
     context_parallel: int = 1,
 ) -> ForwardWork:
@@ -43,7 +48,7 @@ def shape_work(
         The model with its formats.
     tp_size : int
         Ranks of tensor parallelism, at least 1, [-].
-    context_tokens : float
+    context_tokens : array-like
         :math:`C \ge 0`, at which windows, sparse attention and states are priced, [tokens].
     kv_bytes_per_value : float
         2 for bf16, 1 for fp8, [B].
@@ -53,6 +58,7 @@ def shape_work(
     Returns
     -------
     ForwardWork
+        What depends on the context has its shape.
 
     Raises
     ------
@@ -71,11 +77,29 @@ def shape_work(
     >>> work.kv_bytes_per_token, work.kv_shards, work.num_allreduces
     (131072.0, 2.0, 65.5)
     """
-    if not 0 <= context_tokens < math.inf:
-        raise ParameterError("context_tokens", context_tokens, "finite and at least 0")
+    given = np.asarray(context_tokens, dtype=np.float64)
+    sound = np.isfinite(given) & (given >= 0)
+    if not np.all(sound):
+        raise ParameterError("context_tokens", given[~sound].flat[0], "finite and at least 0")
+    fixed, whole_cache, held_cache = _fixed(shape, tp_size, kv_bytes_per_value, context_parallel)
+    context = np.maximum(given, 1.0)
+    whole = whole_cache.read_bytes(context)
+    found = (
+        whole / context,
+        np.maximum(1.0, whole / held_cache.read_bytes(context)),
+        attention_flop_per_token(shape, context) / context,
+    )
+    kv, shards, pair = found if given.ndim else (float(each) for each in found)
+    return replace(fixed, kv_bytes_per_token=kv, kv_shards=shards, attention_flop_per_pair=pair)
+
+
+@lru_cache(maxsize=64)
+def _fixed(
+    shape: ModelShape, tp_size: int, kv_bytes_per_value: float, context_parallel: int
+) -> tuple[ForwardWork, KvCache, KvCache]:
+    """Work that no context changes, and the cache of a request: whole, and what one GPU holds."""
     rank = weight_bytes(shape, tp_size=tp_size)
-    context = max(context_tokens, 1.0)
-    whole = float(kv_cache(shape, bytes_per_value=kv_bytes_per_value).read_bytes(context))
+    whole = kv_cache(shape, bytes_per_value=kv_bytes_per_value)
     held = kv_cache(
         shape,
         bytes_per_value=kv_bytes_per_value,
@@ -84,22 +108,20 @@ def shape_work(
     )
     sent = collectives(shape, tp_size)
     extra = CONTEXT_PARALLEL_COLLECTIVES * shape.num_layers if context_parallel > 1 else 0.0
-    return ForwardWork(
+    work = ForwardWork(
         weight_bytes=rank.replicated + tp_size * (rank.dense - rank.replicated),
         replicated_bytes=rank.replicated,
         expert_bytes=tp_size * rank.num_moe_layers * rank.expert,
         num_experts=rank.num_experts,
         experts_per_token=rank.experts_per_token,
-        kv_bytes_per_token=whole / context,
-        kv_shards=max(1.0, whole / float(held.read_bytes(context))),
         flop_per_token=matrix_flop_per_token(shape),
         expert_flop_per_token=expert_flop_per_token(shape),
-        attention_flop_per_pair=float(attention_flop_per_token(shape, context)) / context,
         num_allreduces=sent.all_reduces + (LOGITS_GATHER + extra if tp_size > 1 else 0.0),
         allreduce_bytes_per_token=sent.bytes_per_token,
         num_kernels=KERNELS_PER_LAYER[_kernel_kind(shape)] * shape.num_layers,
         tp_size=tp_size,
     )
+    return work, whole, held
 
 
 def _kernel_kind(shape: ModelShape) -> str:

@@ -1,0 +1,267 @@
+"""A server at an arrival rate, as text and as JSON."""
+
+import math
+from typing import Any
+
+from calibration.arrival_answer import ArrivalAnswer, ServedWay
+from calibration.report.layout import (
+    interval,
+    labelled,
+    number,
+    percent,
+    probability,
+    table,
+    wrapped,
+)
+from calibration.report.prediction_json import estimate_json
+from specmodel.question import Estimate
+from specmodel.units import MILLI
+
+SCHEMA_VERSION = 1
+"""Version of the JSON of a server at an arrival rate. 1: first release."""
+
+_WAITING = 0.01
+"""Share of a request's time from which waiting for a place is shown. [-]"""
+
+
+def arrival_text(answer: ArrivalAnswer) -> str:
+    """Return an answer as text; its notes are printed apart.
+
+    Parameters
+    ----------
+    answer : ArrivalAnswer
+        One depth.
+
+    Returns
+    -------
+    str
+        Lines of at most 80 characters.
+    """
+    return "\n".join(
+        [
+            *_head(answer),
+            "",
+            labelled("configuration", _configuration(answer)),
+            labelled("accept length", _spread(answer.accept_length.estimate)),
+            labelled("arrivals", _arrivals(answer)),
+            labelled("server", _server(answer)),
+            "",
+            _ways(answer),
+            "",
+            *_verdict(answer),
+        ]
+    )
+
+
+def _head(answer: ArrivalAnswer) -> list[str]:
+    """Where the times come from."""
+    points = answer.calibration.num_points
+    plural = "" if points == 1 else "s"
+    lines = [wrapped(f"{answer.source}: {answer.calibration.label}, {points} point{plural}")]
+    if answer.changes:
+        asked = ", ".join(f"{key}={text}" for key, text in answer.changes)
+        lines += ["", labelled("with", f"{asked}: the physical form")]
+    elif answer.form == "physical":
+        lines += [
+            "",
+            labelled("by", "the physical form: baselines at one batch say nothing of others"),
+        ]
+    return lines
+
+
+def _configuration(answer: ArrivalAnswer) -> str:
+    """What drafts, and at which load besides the batch."""
+    text = str(answer.configuration)
+    if answer.configuration.num_steps is None:
+        text = text.replace("depth not stated", "the calibrated depth (not stated)")
+    return text + (f", workload {answer.workload}" if answer.workload else "")
+
+
+def _arrivals(answer: ArrivalAnswer) -> str:
+    """What arrives."""
+    arrival = answer.arrival
+    text = f"{arrival.arrival_rate_per_s:g} requests/s, each of {arrival.output_tokens:g} output tokens"
+    if arrival.prefill_s is not None:
+        text += f" and {arrival.prefill_s / MILLI:g} ms of prefill"
+    return text
+
+
+def _server(answer: ArrivalAnswer) -> str:
+    """What the server may run at once."""
+    text = f"at most {answer.most_running} requests run at once"
+    return text + (f" ({answer.limit}; --max-running sets it)" if answer.limit else "")
+
+
+def _ways(answer: ArrivalAnswer) -> str:
+    """Both ways beside each other."""
+    ways = (answer.without, answer.speculative)
+    rows = [
+        ["running requests", *(_cell(one.running_requests, 1) for one in ways)],
+        ["tokens/s per user", *(_cell(one.per_user_tokens_per_s, 1) for one in ways)],
+        ["s per request", *(_cell(one.decode_latency_s, 2) for one in ways)],
+    ]
+    if any(_waits(one) for one in ways):
+        rows.append(["s of waiting", *(_cell(one.waiting_s, 2) for one in ways)])
+    rows += [
+        ["tokens/s", *(_cell(one.output_tokens_per_s, 0) for one in ways)],
+        ["most requests/s", *(_cell(one.max_rate_per_s, 2) for one in ways)],
+        ["share of that", *(_share(one.share_of_max_rate) for one in ways)],
+    ]
+    head = ["median (90 %)", "without speculation", "with speculation"]
+    return table([[row[0].ljust(18), *row[1:]] for row in (head, *rows)], align="lll", gap=3)
+
+
+def _waits(way: ServedWay) -> bool:
+    """Whether requests wait for a place long enough to say so."""
+    return way.waiting_s.median > _WAITING * way.decode_latency_s.median
+
+
+def _verdict(answer: ArrivalAnswer) -> list[str]:
+    """Who is faster here, who keeps up, and where speculation pays."""
+    lines = []
+    for way, name in ((answer.without, "without"), (answer.speculative, "with")):
+        if not way.keeps_up:
+            lines.append(
+                labelled(
+                    "overloaded",
+                    f"{name} speculation {number(way.max_rate_per_s.median)} requests/s are served; "
+                    "the others wait without end",
+                )
+            )
+        elif way.probability_keeps_up < 0.995:
+            lines.append(
+                labelled(
+                    "keeps up",
+                    f"{name} speculation with probability {probability(way.probability_keeps_up)}",
+                )
+            )
+    if answer.speedup is not None:
+        gain = answer.speedup
+        what = f"{_spread(gain)} in the time of a request; faster than no speculation: "
+        if math.isinf(gain.median):
+            what = "only speculation keeps up; faster than no speculation: "
+        elif gain.median == 0.0:
+            what = "only no speculation keeps up; faster than that: "
+        lines.append(labelled("speed-up", what + probability(answer.probability_faster)))
+    return [*lines, labelled("it pays", _pays(answer))]
+
+
+def _pays(answer: ArrivalAnswer) -> str:
+    """Rates at which speculation makes requests faster."""
+    starts, stops = answer.pays_from_per_s, answer.pays_to_per_s
+    if math.isinf(starts.median):
+        return "at no arrival rate: without speculation requests are faster at every one"
+    if starts.median == 0.0 and math.isinf(stops.median):
+        text = "at every arrival rate that can be served: no crossover"
+        if math.isfinite(stops.low):
+            text += f" (90 %: none, or one above {_rate(stops.low)} requests/s)"
+        return text
+    parts = []
+    if starts.median > 0.0:
+        parts.append(f"from {_crossover(starts)}")
+    if math.isfinite(stops.median):
+        parts.append(f"up to {_crossover(stops)}, the crossover")
+    tail = "; above, requests are faster without speculation" if math.isfinite(stops.median) else ""
+    return " ".join(parts) + tail
+
+
+def _crossover(rate: Estimate) -> str:
+    """A rate with its interval."""
+    text = f"{_rate(rate.median)} requests/s"
+    if rate.high == rate.low:
+        return text
+    low = "no rate" if rate.low == 0.0 else _rate(rate.low)
+    return f"{text} (90 %: {low} to {'every rate' if math.isinf(rate.high) else _rate(rate.high)})"
+
+
+def _rate(value: float) -> str:
+    """A rate with three digits."""
+    return f"{value:.3g}"
+
+
+def _spread(estimate: Estimate) -> str:
+    """Median and interval; the median alone where it is given."""
+    text = number(estimate.median)
+    return text if estimate.low == estimate.high else f"{text} (90 %: {interval(estimate)})"
+
+
+def _cell(estimate: Estimate, digits: int) -> str:
+    """Median and bounds in a column."""
+    if math.isinf(estimate.median):
+        return "without end"
+    text = number(estimate.median, digits)
+    low, high = number(estimate.low, digits), number(estimate.high, digits)
+    return text if low == high else f"{text} ({low} to {high})"
+
+
+def _share(share: Estimate) -> str:
+    """A share in per cent with its bounds."""
+    text = percent(share.median)
+    low, high = percent(share.low), percent(share.high)
+    return text if low == high else f"{text} ({low} to {high})"
+
+
+def arrival_json(answer: ArrivalAnswer) -> dict[str, Any]:
+    """Return an answer as plain dicts, lists and numbers.
+
+    Parameters
+    ----------
+    answer : ArrivalAnswer
+        One depth.
+
+    Returns
+    -------
+    dict
+        Infinite numbers are None.
+    """
+    arrival, one = answer.arrival, answer.configuration
+    starts, stops = answer.pays_from_per_s, answer.pays_to_per_s
+    pays = (
+        "nowhere" if math.isinf(starts.median) else "above" if starts.median > 0 else "everywhere"
+    )
+    if math.isfinite(stops.median) and stops.median > 0:
+        pays = "below" if starts.median == 0.0 else "between"
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "accept_length": estimate_json(answer.accept_length.estimate),
+        "num_steps": _whole(one.num_steps),
+        "topk": _whole(one.topk),
+        "num_draft_tokens": _whole(one.num_draft_tokens),
+        "context_tokens": _whole(one.context_tokens),
+        "workload": answer.workload,
+        "set": dict(answer.changes),
+        "form": answer.form,
+        "arrival_rate_per_s": arrival.arrival_rate_per_s,
+        "output_tokens": arrival.output_tokens,
+        "prefill_ms": None if arrival.prefill_s is None else arrival.prefill_s / MILLI,
+        "max_running_requests": answer.most_running,
+        "without_speculation": _way(answer.without),
+        "with_speculation": _way(answer.speculative),
+        "speedup": estimate_json(answer.speedup),
+        "probability_faster": answer.probability_faster,
+        "speculation_pays": pays,
+        "pays_from_rate_per_s": estimate_json(starts),
+        "crossover_rate_per_s": estimate_json(stops),
+        "warnings": [{"code": note.code, "message": note.message} for note in answer.notes],
+        "calibration": answer.source,
+    }
+
+
+def _way(way: ServedWay) -> dict[str, Any]:
+    """One way of serving."""
+    return {
+        "keeps_up": way.keeps_up,
+        "probability_keeps_up": way.probability_keeps_up,
+        "running_requests": estimate_json(way.running_requests),
+        "per_user_tokens_per_s": estimate_json(way.per_user_tokens_per_s),
+        "decode_latency_s": estimate_json(way.decode_latency_s),
+        "waiting_s": estimate_json(way.waiting_s),
+        "output_tokens_per_s": estimate_json(way.output_tokens_per_s),
+        "max_rate_per_s": estimate_json(way.max_rate_per_s),
+        "share_of_max_rate": estimate_json(way.share_of_max_rate),
+    }
+
+
+def _whole(value: float | None) -> int | float | None:
+    """A count as a whole number where it is one."""
+    return int(value) if value is not None and float(value).is_integer() else value
