@@ -87,8 +87,8 @@ class PhysicalFit:
         Of each measurement, [-].
     shared_sd : numpy.ndarray, shape (n,)
         Error that all measurements share, such as that of the non-decode share, with its sign, [-].
-    non_decode_share : float
-        Of the baseline, [-].
+    non_decode_share, non_decode_sd : float
+        Of the baseline, and how well it is known, [-].
     form : FormError
         Spreads of :math:`g`.
     notes : tuple of str
@@ -116,6 +116,7 @@ class PhysicalFit:
     noise_sd: Array
     shared_sd: Array
     non_decode_share: float = 0.0
+    non_decode_sd: float = 0.0
     form: FormError = field(default_factory=FormError)
     notes: tuple[str, ...] = ()
 
@@ -136,6 +137,8 @@ class PhysicalFit:
                 raise ParameterError(name, f"{np.min(getattr(self, name)):g}", "positive")
         if not 0 <= self.non_decode_share < 1:
             raise ParameterError("non_decode_share", self.non_decode_share, "in [0, 1)")
+        if not 0 <= self.non_decode_sd <= 1:
+            raise ParameterError("non_decode_sd", self.non_decode_sd, "in [0, 1]")
         _check_covariance(self.covariance, self.prior_sd)
         _check_measured(self.measured, rows, count)
 
@@ -268,19 +271,59 @@ class PhysicalFit:
         >>> float(mean[0]), bool(covariance[0, 0] > 0.15**2)
         (0.0, True)
         """
+        mean, covariance = self.predict_with_share(*asked)
+        return mean[:-1], covariance[:-1, :-1]
+
+    def predict_with_share(self, *asked: Priced) -> tuple[Array, Array]:
+        r"""Joint prediction of ln times and of the error of the non-decode share.
+
+        .. math:: y = h + g - s u + \epsilon,\quad u \sim \mathcal N(0, 1)
+
+        Parameters
+        ----------
+        *asked : Priced
+            As in `predict`; m loads together.
+
+        Returns
+        -------
+        mean : numpy.ndarray, shape (m + 1,)
+            [ln s]; the last is :math:`u`, in standard deviations of the share, [-].
+        covariance : numpy.ndarray, shape (m + 1, m + 1)
+            [-].
+
+        Raises
+        ------
+        ParameterError, FitError
+            As `predict`.
+
+        Notes
+        -----
+        A share larger than fitted means that the measured decode times are shorter by :math:`s`, which
+        is `shared_sd`; so what is predicted of times and what of the share go together.
+
+        Examples
+        --------
+        >>> fit = PhysicalFit.from_prior({}, ("bandwidth",), np.array([0.15]))
+        >>> step = Priced(loads=Loads.of(num_steps=0), log_time=np.zeros(1), jacobian=-np.ones((1, 1)),
+        ...               target_share=np.ones(1))
+        >>> float(fit.predict_with_share(step)[1][1, 1])
+        1.0
+        """
         known = self.measured
         if any(each.jacobian.shape[1] != self.mean.size for each in asked):
             raise ParameterError("jacobian", "other factors", f"{self.mean.size} factors")
-        mean = np.concatenate([each.log_time for each in asked])
+        mean = np.append(np.concatenate([each.log_time for each in asked]), 0.0)
         shared, own = (
-            np.concatenate([_of(each, chosen=chosen) for each in asked]) for chosen in (False, True)
+            np.vstack([*(_of(each, chosen=chosen) for each in asked), np.zeros(self.mean.size)])
+            for chosen in (False, True)
         )
         between = _between_measured if len(known.loads) else _between_unmeasured
-        covariance = np.block([[between(a, b, self.form) for b in asked] for a in asked])
+        covariance = np.eye(mean.size)
+        covariance[:-1, :-1] = np.block([[between(a, b, self.form) for b in asked] for a in asked])
         covariance += (own * np.square(self.prior_sd)) @ own.T
         if not len(known.loads):
             return _sensible(mean, covariance + shared @ self.covariance @ shared.T)
-        cross = np.concatenate([between(each, known, self.form) for each in asked])
+        cross = np.vstack([*(between(each, known, self.form) for each in asked), -self.shared_sd])
         gain = np.linalg.solve(self._measured_covariance(), cross.T).T
         slopes = shared - gain @ known.jacobian
         covariance += slopes @ self.covariance @ slopes.T - gain @ cross.T

@@ -56,6 +56,7 @@ def physical_to_record(fit: PhysicalFit) -> dict[str, Any]:
         "noise_sd": _rounded(fit.noise_sd),
         "shared_sd": _rounded(fit.shared_sd),
         "non_decode_share": fit.non_decode_share,
+        "non_decode_sd": fit.non_decode_sd,
         "form_error": asdict(fit.form),
         "notes": list(fit.notes),
     }
@@ -108,6 +109,7 @@ def physical_from_record(record: Mapping[str, Any]) -> PhysicalFit:
         noise_sd=_array(record["noise_sd"]),
         shared_sd=_array(record["shared_sd"]),
         non_decode_share=float(record["non_decode_share"]),
+        non_decode_sd=float(record["non_decode_sd"]),
         form=FormError(**record["form_error"]),
         notes=_texts(record["notes"]),
     )

@@ -113,6 +113,7 @@ def fit_physical(
         noise_sd=noise_sd,
         shared_sd=times.shared_sd,
         non_decode_share=times.non_decode_share,
+        non_decode_sd=times.non_decode_sd,
         form=spreads,
     )
 

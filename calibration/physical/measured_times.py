@@ -39,8 +39,8 @@ class MeasuredTimes:
         Measurements of the load, [-].
     shared_sd : numpy.ndarray, shape (n,)
         What one standard deviation of the non-decode share moves, with its sign, [-].
-    non_decode_share : float
-        Median over the measurements, [-].
+    non_decode_share, non_decode_sd : float
+        Medians over the measurements of the share and of its standard deviation, [-].
     """
 
     loads: Loads
@@ -50,6 +50,7 @@ class MeasuredTimes:
     counts: Array
     shared_sd: Array
     non_decode_share: float
+    non_decode_sd: float = 0.0
 
 
 class _Load(NamedTuple):
@@ -167,6 +168,7 @@ def measured_times(rows: SystemRows, posterior: Posterior) -> MeasuredTimes:
         spread_sd=means[:, 2],
         counts=np.array([len(found[key]) for key in keys], dtype=np.float64),
         non_decode_share=float(np.median(share)),
+        non_decode_sd=float(np.median(share_sd)),
     )
 
 

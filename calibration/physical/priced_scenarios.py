@@ -162,9 +162,11 @@ class Pricing:
         covariance, logs = self.logs(scenario)
         return ScenarioPrice(
             scenario=scenario,
-            step_s=_estimate(logs.step, (1.0, 0.0), covariance),
-            round_s=_estimate(logs.round, (0.0, 1.0), covariance),
-            round_cost=_at_least_a_step(_estimate(logs.round - logs.step, (-1.0, 1.0), covariance)),
+            step_s=_estimate(logs.step, (1.0, 0.0, 0.0), covariance),
+            round_s=_estimate(logs.round, (0.0, 1.0, 0.0), covariance),
+            round_cost=_at_least_a_step(
+                _estimate(logs.round - logs.step, (-1.0, 1.0, 0.0), covariance)
+            ),
             speedup=_estimate(logs.speedup, logs.speedup_slopes, covariance),
             output_tokens_per_s=_estimate(logs.output, logs.output_slopes, covariance),
             parts_s=self._split(scenario, scenario.depth, float(np.exp(logs.round))),
@@ -192,18 +194,24 @@ class Pricing:
         return bool(np.any(larger & (known.context_tokens >= scenario.context_tokens)))
 
     def logs(self, scenario: Scenario) -> "tuple[Array, Logs]":
-        """Covariance of ln step and ln round, and what follows from their means."""
-        mean, covariance = self.fit.predict(self.priced(scenario))
-        share = self.fit.non_decode_share
-        return covariance, Logs.of(mean, scenario, non_decode_share=share)
+        """Covariance of ln step, ln round and the non-decode share, and what follows from their means."""
+        mean, covariance = self.fit.predict_with_share(self.priced(scenario))
+        return covariance, self._logs(mean, scenario)
+
+    def _logs(self, mean: Array, scenario: Scenario) -> "Logs":
+        """What follows from ln step, ln round and the error of the share."""
+        fit = self.fit
+        share = float(np.clip(fit.non_decode_share + fit.non_decode_sd * mean[-1], 0.0, 0.99))
+        return Logs.of(mean, scenario, non_decode_share=share, non_decode_sd=fit.non_decode_sd)
 
     def ratio(self, base: Scenario, scenario: Scenario) -> Estimate:
         """Speed-up of a scenario over that of another; what both share cancels."""
-        mean, covariance = self.fit.predict(self.priced(base), self.priced(scenario))
-        share = self.fit.non_decode_share
-        before = Logs.of(mean[:2], base, non_decode_share=share)
-        after = Logs.of(mean[2:], scenario, non_decode_share=share)
-        slopes = np.concatenate([-np.array(before.speedup_slopes), np.array(after.speedup_slopes)])
+        mean, covariance = self.fit.predict_with_share(self.priced(base), self.priced(scenario))
+        before = self._logs(mean[[0, 1, 4]], base)
+        after = self._logs(mean[[2, 3, 4]], scenario)
+        slopes = np.zeros(mean.size)
+        slopes[[0, 1, 4]] -= np.array(before.speedup_slopes)
+        slopes[[2, 3, 4]] += np.array(after.speedup_slopes)
         return _estimate(after.speedup - before.speedup, slopes, covariance)
 
     def round_costs(self, scenarios: Sequence[Scenario]) -> list[Estimate]:
@@ -257,7 +265,7 @@ class Pricing:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """Logarithms of what follows from a step and a round, and their slopes by ln step and ln round.
+    """Logarithms of what follows from a step and a round, and their slopes.
 
     Parameters
     ----------
@@ -266,31 +274,39 @@ class Logs:
     speedup, output : float
         Of the speed-up [-] and of the throughput [tokens/s].
     speedup_slopes, output_slopes : tuple of float
-        By ln step and by ln round, [-].
+        By ln step, by ln round and by the error of the non-decode share, [-].
     """
 
     step: float
     round: float
     speedup: float
     output: float
-    speedup_slopes: tuple[float, float]
-    output_slopes: tuple[float, float]
+    speedup_slopes: tuple[float, float, float]
+    output_slopes: tuple[float, float, float]
 
     @classmethod
-    def of(cls, mean: Array, scenario: Scenario, *, non_decode_share: float) -> "Logs":
+    def of(
+        cls,
+        mean: Array,
+        scenario: Scenario,
+        *,
+        non_decode_share: float,
+        non_decode_sd: float = 0.0,
+    ) -> "Logs":
         """Logarithms from ln step and ln round: 1/S = f + (1 - f) R / tau, output S (1 - f) B / T1."""
-        step, whole = (float(value) for value in mean)
+        step, whole = (float(value) for value in mean[:2])
         decode = 1.0 - non_decode_share
         rounds = decode * float(np.exp(whole - step)) / scenario.accept_length
         weight = rounds / (non_decode_share + rounds)
         speedup = -float(np.log(non_decode_share + rounds))
+        by_share = -non_decode_sd * (1.0 - rounds / decode) / (non_decode_share + rounds)
         return cls(
             step=step,
             round=whole,
             speedup=speedup,
             output=speedup + float(np.log(decode * scenario.batch_size)) - step,
-            speedup_slopes=(weight, -weight),
-            output_slopes=(weight - 1.0, -weight),
+            speedup_slopes=(weight, -weight, by_share),
+            output_slopes=(weight - 1.0, -weight, by_share - non_decode_sd / decode),
         )
 
 
@@ -334,7 +350,7 @@ def interval_sd() -> float:
     return float(student_t_quantile((1.0 + CENTRAL) / 2.0, DEGREES_OF_FREEDOM))
 
 
-def _estimate(log_value: float, slopes: Array | tuple[float, float], covariance: Array) -> Estimate:
+def _estimate(log_value: float, slopes: Array | tuple[float, ...], covariance: Array) -> Estimate:
     """Estimate of what is linear in ln times."""
     weights = np.asarray(slopes, dtype=np.float64)
     variance = float(weights @ covariance @ weights)

@@ -49,10 +49,12 @@ def speedup_draws(
     What depths have in common does not move the choice among them.
     """
     scenarios = [scenario_at(rig.rig, question) for question in questions]
-    mean, covariance = rig.pricing.fit.predict(*(rig.pricing.priced(each) for each in scenarios))
-    logs = _drawn(mean, covariance, accept_length.shape[0], rng)
+    fit = rig.pricing.fit
+    mean, covariance = fit.predict_with_share(*(rig.pricing.priced(each) for each in scenarios))
+    drawn = _drawn(mean, covariance, accept_length.shape[0], rng)
+    logs = drawn[:, :-1]
     cost = np.exp(logs[:, 1::2] - logs[:, 0::2])
-    share = rig.pricing.fit.non_decode_share
+    share = np.clip(fit.non_decode_share + fit.non_decode_sd * drawn[:, -1:], 0.0, 0.99)
     return np.asarray(1.0 / (share + (1.0 - share) * cost / accept_length))
 
 

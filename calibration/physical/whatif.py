@@ -157,8 +157,8 @@ def _elasticities(pricing: Pricing, base: Scenario) -> tuple[Elasticity, ...]:
         moves = sign * np.array([step[FACTORS.index(factor)], whole[FACTORS.index(factor)]])
         one = Elasticity(
             label=label,
-            speedup=float(moves @ np.array(logs.speedup_slopes)),
-            output=float(moves @ np.array(logs.output_slopes)),
+            speedup=float(moves @ np.array(logs.speedup_slopes[:2])),
+            output=float(moves @ np.array(logs.output_slopes[:2])),
         )
         if abs(one.speedup) + abs(one.output) > 1e-4:
             found.append(one)
