@@ -105,6 +105,7 @@ class CudaStopwatch:
         >>> CudaStopwatch.free_bytes.__name__
         'free_bytes'
         """
+        torch.cuda.empty_cache()  # what torch keeps for itself is free too
         return int(torch.cuda.mem_get_info(self.device)[0])
 
     def prepared(self, work: Work) -> Prepared:

@@ -20,7 +20,7 @@ FLUSH: Final = "flush"
 HOT_STEPS: Final = 4
 """Steps that are repeated for the time with a hot cache, [-]."""
 
-MADE_UP_BYTES_PER_S: Final = 1e12
+MADE_UP_BYTES_PER_S: Final = 1e9
 """Rate at which a dry run pretends to read, [B/s]."""
 
 _MADE_UP_FLUSH_S: Final = 1e-4

@@ -1,17 +1,19 @@
 """A whole measurement: bandwidth, then every load of a grid, into one record."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, final
+from typing import Any, Final
 
 import torch
 import triton
 
 from drafter.engine.shared_state import SharedState
+from drafter.model_to_run import ModelToRun
 from drafter.spec import DraftSpec
 from drafter.timing.draft_works import (
     FLUSH,
     HOT_STEPS,
+    MADE_UP_BYTES_PER_S,
     WorkSource,
     baseline_name,
     draft_name,
@@ -52,35 +54,6 @@ _MEMORY_SHARE: Final = 0.8
 _READS: Final = 4
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedModel:
-    """The draft model to be timed.
-
-    Parameters
-    ----------
-    name, layout : str
-        For the record.
-    spec : DraftSpec
-        Shapes and switches; grouped heads.
-    weights : mapping of str to torch.Tensor
-        Canonical names.
-    substituted : tuple of str
-        Tensors that are not the checkpoint's own.
-
-    Examples
-    --------
-    >>> TimedModel.__dataclass_fields__["substituted"].default
-    ()
-    """
-
-    name: str
-    layout: str
-    spec: DraftSpec
-    weights: Mapping[str, torch.Tensor]
-    substituted: tuple[str, ...] = ()
-
-
 @dataclass
 class _Findings:
     """What was measured so far."""
@@ -97,7 +70,7 @@ class _Findings:
 
 
 def measured_record(
-    model: TimedModel,
+    model: ModelToRun,
     grid: TimingGrid,
     stopwatch: Stopwatch,
     *,
@@ -109,7 +82,7 @@ def measured_record(
 
     Parameters
     ----------
-    model : TimedModel
+    model : ModelToRun
         The draft model.
     grid : TimingGrid
         Loads and depths.
@@ -205,7 +178,7 @@ def _read_bandwidth(
         for _ in range(_READS):
             buffer.read()
 
-    each_s = 1e-12 * buffer.num_bytes  # what a dry run shows
+    each_s = buffer.num_bytes / MADE_UP_BYTES_PER_S  # what a dry run shows
     works = [Work("one", buffer.read, each_s), Work("several", several, _READS * each_s)]
     found = timed("read bandwidth", works, stopwatch, grid.plan)
     findings.clocks.extend(found.clocks)
@@ -337,7 +310,7 @@ def _shapes(spec: DraftSpec) -> DraftShapes:
 
 
 def _record(
-    model: TimedModel,
+    model: ModelToRun,
     stopwatch: Stopwatch,
     bandwidth_bytes_per_s: float,
     dtype: torch.dtype,

@@ -1,4 +1,4 @@
-"""The engine and the dry run in Triton's interpreter, in a process of their own.
+"""The engine, dry runs, checks and the sweep of tiles in Triton's interpreter, in a process of their own.
 
 A kernel is compiled or interpreted as its process was started; without TRITON_INTERPRET the folders
 `interpreted/` are not collected.
@@ -16,11 +16,11 @@ ROOT = HERE.parents[1]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["engine", "timing"])
+@pytest.mark.parametrize("part", ["engine/interpreted", "timing/interpreted", "interpreted"])
 def test_what_runs_kernels_holds_in_the_interpreter(part: str) -> None:
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     own |= {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    folder = HERE / part / "interpreted"
+    folder = HERE / part
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", folder],
         cwd=ROOT,

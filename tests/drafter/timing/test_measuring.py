@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from drafter.model_to_run import ModelToRun
 from drafter.random_weights import random_weights
 from drafter.reference.example import example_spec
 from drafter.timing.grid import TimingGrid
-from drafter.timing.measuring import TimedModel, measured_record
+from drafter.timing.measuring import measured_record
 from drafter.timing.refusals import MeasurementRefusedError
 from drafter.timing.stopwatch import SamplePlan
 from specmodel.measurement import Clocks, DraftRecord, load_record, save_record
@@ -42,7 +43,7 @@ Measure = Callable[..., DraftRecord]
 @pytest.fixture
 def measure(fake: Any) -> Measure:  # noqa: ANN401
     spec = example_spec()
-    model = TimedModel(
+    model = ModelToRun(
         name="example",
         layout="none",
         spec=spec,
@@ -193,7 +194,7 @@ def test_noise_larger_than_the_selection_leaves_it_out(measure: Measure) -> None
 
 def test_a_model_with_a_window_has_no_baseline(fake: Any) -> None:  # noqa: ANN401
     spec = replace(example_spec(), sliding_window=8)
-    model = TimedModel(
+    model = ModelToRun(
         name="windowed",
         layout="none",
         spec=spec,

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from drafter.model_to_run import ModelToRun
 from drafter.random_weights import random_weights
 from drafter.reference.example import example_spec
 from drafter.timing.dry_stopwatch import DryStopwatch
 from drafter.timing.grid import DRY_GRID
-from drafter.timing.measuring import TimedModel, measured_record
+from drafter.timing.measuring import measured_record
 from drafter.timing.memory_read import LINE, memory_read
 from specmodel.errors import FormatError, ParameterError
 from specmodel.measurement import DraftRecord, load_record, save_record
@@ -19,7 +20,7 @@ from specmodel.measurement import DraftRecord, load_record, save_record
 def record() -> DraftRecord:
     spec = example_spec()
     weights = random_weights(spec, seed=0, dtype=torch.float32)
-    model = TimedModel(name="example", layout="none", spec=spec, weights=weights)
+    model = ModelToRun(name="example", layout="none", spec=spec, weights=weights)
     return measured_record(model, DRY_GRID, DryStopwatch(), device=torch.device("cpu"))
 
 
