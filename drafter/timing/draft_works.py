@@ -8,6 +8,7 @@ import torch
 from drafter.engine.buckets import Bucket, split_bucket
 from drafter.engine.shared_state import SharedState
 from drafter.kernels.draft_steps import DraftSteps
+from drafter.spec import DraftSpec
 from drafter.step_work import StepWork, step_work
 from drafter.timing.grid import StepLoad, TimingGrid
 from drafter.timing.memory_read import ReadBuffer
@@ -267,8 +268,8 @@ def load_works(source: WorkSource, load: StepLoad) -> list[Work]:
         works.append(source.flushed("whole tree", steps.run, whole_s))
     works.append(source.flushed("cold step", lambda: steps.step(1), 1.05 * step_s))
     works.append(Work("hot steps", lambda: _repeat_step(steps), 0.9 * HOT_STEPS * step_s))
-    if load.topk == 1 and source.state.spec.sliding_window is None:
-        baseline = _baseline(source, load)
+    baseline = _baseline(source, load) if has_baseline(source.state.spec, load) else None
+    if baseline is not None:
         for depth in sorted({min(grid.depths), max(grid.depths)}):
             works.append(
                 source.flushed(
@@ -328,8 +329,33 @@ def _repeat_step(steps: DraftSteps) -> None:
         steps.step(1)
 
 
-def _baseline(source: WorkSource, load: StepLoad) -> TorchBaseline:
-    """The baseline of a load, on the same weights and with random inputs."""
+def has_baseline(spec: DraftSpec, load: StepLoad) -> bool:
+    """Whether there is a torch baseline for a load.
+
+    Parameters
+    ----------
+    spec : DraftSpec
+        Of the draft model.
+    load : StepLoad
+        The load.
+
+    Returns
+    -------
+    bool
+        For chains of models without a sliding window.
+
+    Examples
+    --------
+    >>> from drafter.public_shapes import public_shape
+    >>> spec = public_shape("gpt-oss").spec
+    >>> has_baseline(spec, StepLoad(1, 2048, 1)), has_baseline(spec, StepLoad(1, 2048, 4))
+    (True, False)
+    """
+    return load.topk == 1 and spec.sliding_window is None
+
+
+def _baseline(source: WorkSource, load: StepLoad) -> TorchBaseline | None:
+    """The baseline of a load, on the same weights and with random inputs; None if torch cannot run it."""
     state, grid = source.state, source.grid
     baseline = TorchBaseline(
         state.spec,
@@ -343,6 +369,12 @@ def _baseline(source: WorkSource, load: StepLoad) -> TorchBaseline:
     baseline.tokens.random_(state.spec.target_vocab_size)
     for tensor in (baseline.captured, baseline.keys, baseline.values):
         tensor.normal_()
+    try:
+        baseline.run(1)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:  # no kernel of attention for this device and these heads
+        return None
     return baseline
 
 

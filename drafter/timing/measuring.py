@@ -7,6 +7,7 @@ from typing import Any, Final
 import torch
 import triton
 
+from drafter.engine.draft_engine import PROGRAMMATIC_FROM_SM
 from drafter.engine.shared_state import SharedState
 from drafter.model_to_run import ModelToRun
 from drafter.spec import DraftSpec
@@ -20,6 +21,7 @@ from drafter.timing.draft_works import (
     extend_name,
     extend_works,
     fill_cache,
+    has_baseline,
     load_works,
 )
 from drafter.timing.grid import StepLoad, TimingGrid, fitting_contexts
@@ -150,7 +152,7 @@ def measured_record(
             flush,
             grid,
             _multiprocessors(device),
-            stopwatch.described().sm >= 90,
+            stopwatch.described().sm >= PROGRAMMATIC_FROM_SM,
         )
         fill_cache(source.state)
         for load in grid.loads(batch_size):
@@ -205,6 +207,10 @@ def _measure_load(
                 findings.notes.append(str(error))
                 findings.tell(str(error))
             continue
+        if step.baseline_s is None and has_baseline(source.state.spec, load):
+            findings.notes.append(
+                f"{load}: torch runs no baseline, or noise is larger than its step"
+            )
         findings.steps.append(step)
         findings.drafts.append(draft)
         findings.extends.extend(extends)

@@ -1,6 +1,7 @@
 """On a GPU: a replayed graph gives what the eager path gives, bit for bit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -109,6 +110,53 @@ def test_work_that_waits_for_the_device_is_refused_before_it_is_captured() -> No
 def test_nothing_is_captured_without_a_cuda_device() -> None:
     with pytest.raises(ParameterError, match="device must be a CUDA device"):
         CapturedRun(lambda: None, device=torch.device("cpu"))
+
+
+class FakeCuda:
+    """The few calls of torch.cuda that a capture makes, in the order in which it makes them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[str] = []
+        for name in ("synchronize", "current_stream"):
+            monkeypatch.setattr(torch.cuda, name, lambda _=None: self)
+        monkeypatch.setattr(torch.cuda, "Stream", lambda _: self)
+        monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+        monkeypatch.setattr(torch.cuda, "graph", self.capture)
+        monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda **_: self)
+
+    def wait_stream(self, _: object) -> None:
+        """Streams wait for each other."""
+
+    def synchronize(self) -> None:
+        self.calls.append("synchronize")
+
+    def raw_cuda_graph(self) -> int:
+        raise RuntimeError("no driver")
+
+    def instantiate(self) -> None:
+        self.calls.append("instantiate")
+
+    def replay(self) -> None:
+        self.calls.append("replay")
+
+    @contextmanager
+    def capture(self, graph: object, *, pool: object, stream: object) -> Iterator[None]:
+        assert (graph, pool, stream) == (self, None, self)
+        self.calls.append("begin")
+        yield
+        self.calls.append("end")
+
+
+def test_work_runs_before_it_is_captured_and_not_when_it_is_replayed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cuda = FakeCuda(monkeypatch)
+    captured = CapturedRun(lambda: cuda.calls.append("run"), device=torch.device("cuda"))
+    captured.replay()
+    begin = cuda.calls.index("begin")
+    assert cuda.calls[:begin] == ["run", "run", "synchronize", "run"]
+    assert cuda.calls[begin:] == ["begin", "run", "end", "instantiate", "replay"]
+    assert captured.num_nodes is None
 
 
 def test_an_engine_on_a_cpu_names_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:

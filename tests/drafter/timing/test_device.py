@@ -1,5 +1,7 @@
 """What is asked of a device; on a GPU the stopwatch itself."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -9,6 +11,7 @@ from drafter.timing.kernel_trace import kernel_times, summed
 from drafter.timing.memory_read import ReadBuffer
 from drafter.timing.stopwatch import SamplePlan, Work, timed
 from specmodel.errors import ParameterError
+from specmodel.measurement import Clocks
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -45,6 +48,76 @@ def test_a_trace_gives_calls_of_one_draft_and_the_mean_of_a_launch() -> None:
 def test_without_a_device_there_is_no_trace() -> None:
     if not torch.cuda.is_available():
         assert kernel_times(lambda: None) == ()
+
+
+class FakeEvent:
+    """An event of which every pair is 40 ms apart."""
+
+    def __init__(self, *, enable_timing: bool) -> None:
+        assert enable_timing
+        self.recorded = False
+
+    def record(self) -> None:
+        self.recorded = True
+
+    def synchronize(self) -> None:
+        assert self.recorded
+
+    def elapsed_time(self, end: "FakeEvent") -> float:
+        assert self.recorded
+        assert end.recorded
+        return 40.0
+
+
+def test_a_sample_is_the_mean_of_its_replays_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    replays: list[int] = []
+
+    class Counted:
+        num_nodes = None
+
+        def replay(self) -> None:
+            replays.append(1)
+
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    watch = CudaStopwatch.__new__(CudaStopwatch)
+    assert watch.sample_s(Counted(), 20) == pytest.approx(2e-3)
+    assert len(replays) == 20
+
+
+def test_compilations_are_counted_and_an_earlier_hook_is_still_called() -> None:
+    seen: list[object] = []
+    watch = CudaStopwatch.__new__(CudaStopwatch)
+    watch._compilations, watch._hook_before = 0, lambda **facts: seen.append(facts)
+    watch._count(key="one")
+    watch._count(key="two")
+    assert watch.compilations() == 2
+    assert seen == [{"key": "one"}, {"key": "two"}]
+
+
+class FakeLibrary:
+    """A management library that knows two clocks, a driver and that ECC is on."""
+
+    def nvmlDeviceGetClockInfo(self, _: object, kind: Any, value: Any) -> int:  # noqa: N802, ANN401
+        value._obj.value = {1: 1980, 2: 3201}[kind.value]
+        return 0
+
+    def nvmlSystemGetDriverVersion(self, text: Any, _: object) -> int:  # noqa: N802, ANN401
+        text.value = b"570.1"
+        return 0
+
+    def nvmlDeviceGetEccMode(self, _: object, current: Any, __: object) -> int:  # noqa: N802, ANN401
+        current._obj.value = 1
+        return 0
+
+    def nvmlDeviceGetMigMode(self, *_: object) -> int:  # noqa: N802
+        return 3  # not supported
+
+
+def test_clocks_are_read_in_hertz_and_what_is_not_supported_is_left_out() -> None:
+    facts = DeviceFacts(torch.device("cpu"))
+    facts._library = FakeLibrary()  # type: ignore[assignment]
+    assert facts.clocks() == Clocks(multiprocessor_hz=1.98e9, memory_hz=3.201e9)
+    assert (facts.driver(), facts.state()) == ("570.1", "ECC on")
 
 
 @pytest.mark.gpu

@@ -14,6 +14,7 @@ from drafter.timing.grid import TimingGrid
 from drafter.timing.measuring import measured_record
 from drafter.timing.refusals import MeasurementRefusedError
 from drafter.timing.stopwatch import SamplePlan
+from drafter.timing.torch_baseline import TorchBaseline
 from specmodel.measurement import Clocks, DraftRecord, load_record, save_record
 
 GRID = TimingGrid(
@@ -190,6 +191,20 @@ def test_noise_larger_than_the_selection_leaves_it_out(measure: Measure) -> None
     times = TIMES | {"whole tree": TIMES["draft of 5"] - 1e-7}
     record = measure(time_s=lambda work, _: times[work.name])
     assert {row.selection_s for row in record.drafts} == {None}
+
+
+def test_a_baseline_that_torch_does_not_run_is_said(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("no kernel")
+
+    monkeypatch.setattr(TorchBaseline, "run", refuse)
+    record = measure()
+    assert {row.baseline_s for row in record.steps} == {None}
+    assert [note.partition(":")[0] for note in record.notes] == [
+        f"batch {b}, context {c}, topk 1" for b in (1, 4) for c in (16, 64)
+    ]
 
 
 def test_a_model_with_a_window_has_no_baseline(fake: Any) -> None:  # noqa: ANN401
