@@ -17,6 +17,9 @@ COMMANDS = MappingProxyType(
     {
         "inspect": "What a checkpoint is, and the floor of its draft step.",
         "floor": "Floors of public draft models on usual GPUs.",
+        "check": "Kernels of this machine against the fp64 reference.",
+        "time": "Times of a draft step on this GPU, as a record.",
+        "tune": "Tiles that are fastest on this GPU, into the table of launches.",
     }
 )
 """Help of each command by its name; the command stands in the module of that name."""

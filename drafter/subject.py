@@ -1,5 +1,6 @@
 """What is inspected: a checkpoint or a public shape, as facts for a report."""
 
+import os
 from collections import Counter
 from dataclasses import dataclass
 from typing import Final, final
@@ -7,11 +8,15 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from drafter.checkpoint_contents import CheckpointContents
-from drafter.public_shapes import PublicShape
+from drafter.checkpoint_contents import CheckpointContents, checkpoint_contents
+from drafter.checkpoint_vocabulary import draft_to_target
+from drafter.public_shapes import PublicShape, public_shape
 from drafter.spec import DraftSpec
 from drafter.tensor_names import DRAFT_TO_TARGET
+from specmodel.errors import UnknownKeyError
 from specmodel.sources import source
+
+_SHOWN_CHARACTERS: Final = 200
 
 SWITCHES: Final = (
     "norm_before_residual",
@@ -71,6 +76,73 @@ class Subject:
     replaced: dict[str, str]
     sources: tuple[str, ...]
     notes: tuple[str, ...]
+
+
+def names_folder(text: str) -> bool:
+    r"""Whether a text names a place in the file system, not a public shape.
+
+    .. math:: \text{text} \mapsto \{0, 1\}
+
+    Parameters
+    ----------
+    text : str
+        What the user wrote.
+
+    Returns
+    -------
+    bool
+        True for what exists, and for what looks like a path.
+
+    Notes
+    -----
+    A folder that has the name of a shape wins.
+
+    Examples
+    --------
+    >>> names_folder("gpt-oss"), names_folder("./gpt-oss")
+    (False, True)
+    """
+    return os.sep in text or text.endswith(".json") or os.path.lexists(text)
+
+
+def named_subject(name: str) -> Subject:
+    r"""Facts of the checkpoint in a folder, or of the public shape of a name.
+
+    .. math:: \text{name} \mapsto \text{facts}
+
+    Parameters
+    ----------
+    name : str
+        What the user wrote.
+
+    Returns
+    -------
+    Subject
+
+    Raises
+    ------
+    FormatError
+        If the checkpoint is not sound.
+    UnknownKeyError
+        If there is neither such a folder nor such a shape.
+
+    Notes
+    -----
+    No weight is read.
+
+    Examples
+    --------
+    >>> named_subject("gpt-oss").spec.head_dim
+    64
+    """
+    if names_folder(name):
+        contents = checkpoint_contents(name)
+        return checkpoint_subject(contents, draft_to_target(contents))
+    try:
+        return shape_subject(public_shape(name))
+    except UnknownKeyError as error:
+        what = "folder or draft shape"
+        raise UnknownKeyError(what, name[:_SHOWN_CHARACTERS], error.known) from None
 
 
 def checkpoint_subject(contents: CheckpointContents, offsets: NDArray[np.int64]) -> Subject:

@@ -1,13 +1,11 @@
 """`specmodel drafter inspect`: what a checkpoint is, without reading a weight."""
 
 import json
-import os
 
 import click
 
 from drafter.commands.load_options import load_options
-from drafter.subject import Subject, checkpoint_subject, shape_subject
-from specmodel.errors import UnknownKeyError
+from drafter.subject import named_subject
 from specmodel.hardware import Gpu
 
 
@@ -38,7 +36,7 @@ def command(
         inspection_text,
     )
 
-    subject = _subject(checkpoint)
+    subject = named_subject(checkpoint)
     floors = [
         step_floor(subject.spec, gpu, context_tokens=context_tokens, batch_size=batch_size)
         for gpu in gpus
@@ -48,20 +46,3 @@ def command(
         click.echo(json.dumps(inspection_json(subject, floors, *load), indent=1, allow_nan=False))
     else:
         click.echo(inspection_text(subject, floors, *load))
-
-
-def _subject(checkpoint: str) -> Subject:
-    """The checkpoint in a folder, or the public shape of a name."""
-    from drafter.public_shapes import public_shape  # noqa: PLC0415 - on demand
-
-    looks_like_path = os.sep in checkpoint or checkpoint.endswith(".json")
-    if not looks_like_path and not os.path.lexists(checkpoint):
-        try:
-            return shape_subject(public_shape(checkpoint))
-        except UnknownKeyError as error:
-            raise UnknownKeyError("folder or draft shape", checkpoint[:200], error.known) from None
-    from drafter.checkpoint_contents import checkpoint_contents  # noqa: PLC0415 - as above
-    from drafter.checkpoint_vocabulary import draft_to_target  # noqa: PLC0415 - as above
-
-    contents = checkpoint_contents(checkpoint)
-    return checkpoint_subject(contents, draft_to_target(contents))

@@ -5,41 +5,50 @@ import triton
 import triton.language as tl
 
 from drafter.kernels.argument_checks import STORAGE_TYPES, check_tensor
-from drafter.kernels.launch_plan import options, power_of_two
+from drafter.kernels.launch_plan import device_sm, options, power_of_two
 from drafter.kernels.numerics import rounded
 
+ROWS_INTERPRETED = 16
+"""Rows of one program without a GPU, [-]."""
 
-@triton.jit
+
+@triton.jit(do_not_specialize=["num_rows"])
 def attention_merge_kernel(
     part_out: tl.tensor,
     part_log: tl.tensor,
     out: tl.tensor,
+    num_rows: tl.tensor,
     NUM_SPLITS: tl.constexpr,
     HEAD_DIM: tl.constexpr,
+    BLOCK_R: tl.constexpr,
     BLOCK_S: tl.constexpr,
     BLOCK_D: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """One program merges the parts of one head of one token: out [T, NH, D]."""
-    row = tl.program_id(0).to(tl.int64)
+    """One program merges the parts of BLOCK_R rows, a row being a head of a token: out [T NH, D]."""
+    row = (tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)).to(tl.int64)
     split = tl.arange(0, BLOCK_S)
     lane = tl.arange(0, BLOCK_D)
-    is_split = split < NUM_SPLITS
-    is_lane = lane < HEAD_DIM
+    is_row = row < num_rows
+    is_part = is_row[:, None] & (split < NUM_SPLITS)[None, :]  # [BLOCK_R, BLOCK_S]
     if PDL:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
-    log = tl.load(part_log + row * NUM_SPLITS + split, mask=is_split, other=float("-inf"))
-    biggest = tl.max(log, axis=0)
+    part = row[:, None] * NUM_SPLITS + split[None, :]
+    log = tl.load(part_log + part, mask=is_part, other=float("-inf"))
+    biggest = tl.max(log, axis=1)
     shift = tl.where(biggest == float("-inf"), 0.0, biggest)
-    weight = tl.exp2(log - shift)  # [BLOCK_S]
-    place = part_out + (row * NUM_SPLITS + split)[:, None] * HEAD_DIM + lane[None, :]
+    weight = tl.exp2(log - shift[:, None])
+    place = part_out + part[:, :, None] * HEAD_DIM + lane[None, None, :]
     # a part that nothing is seen of may hold anything
-    is_seen = (log > float("-inf"))[:, None] & is_lane[None, :]
+    is_seen = (log > float("-inf"))[:, :, None] & (lane < HEAD_DIM)[None, None, :]
     values = tl.load(place, mask=is_seen, other=0.0)
-    total = tl.sum(weight, axis=0)
-    result = tl.sum(values * weight[:, None], axis=0) / tl.where(total == 0.0, 1.0, total)
-    tl.store(out + row * HEAD_DIM + lane, rounded(result, out.dtype.element_ty), mask=is_lane)
+    total = tl.sum(weight, axis=1)
+    result = tl.sum(values * weight[:, :, None], axis=1)
+    result = result / tl.where(total == 0.0, 1.0, total)[:, None]
+    inside = is_row[:, None] & (lane < HEAD_DIM)[None, :]
+    merged = out + row[:, None] * HEAD_DIM + lane[None, :]
+    tl.store(merged, rounded(result, out.dtype.element_ty), mask=inside)
 
 
 def attention_merge(
@@ -84,12 +93,17 @@ def attention_merge(
     check_tensor("part_out", part_out, part_out.shape, (torch.float32,))
     check_tensor("part_log", part_log, part_out.shape[:3], (torch.float32,), part_out)
     check_tensor("out", out, (num_tokens, num_heads * head_dim), STORAGE_TYPES, part_out)
-    attention_merge_kernel[(num_tokens * num_heads,)](
+    # the interpreter pays by the program, a GPU by the row that waits
+    rows = 1 if device_sm(out.device) else ROWS_INTERPRETED
+    num_rows = num_tokens * num_heads
+    attention_merge_kernel[(triton.cdiv(num_rows, rows),)](
         part_out,
         part_log,
         out,
+        num_rows,
         num_splits,
         head_dim,
+        rows,
         power_of_two(num_splits),
         power_of_two(head_dim),
         programmatic,

@@ -16,14 +16,14 @@ INTERPRETED = tl.constexpr(IS_INTERPRETED)
 def rounded(value: tl.tensor, dtype: tl.constexpr) -> tl.tensor:
     """The fp32 `value` in a storage type, rounded to nearest, ties to even.
 
-    The interpreter drops the low bits where it casts to bf16, so there the rounding is done on the
-    bits first; what it then drops is zero.
+    The interpreter drops the low bits where it casts to bf16, and garbles subnormal numbers, so there
+    the bits are rounded and moved as integers.
     """
     if INTERPRETED and dtype == tl.bfloat16:
         bits = value.to(tl.uint32, bitcast=True)
         nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
         bits = tl.where(value == value, nearest, 0x7FC00000)  # NaN has no neighbour  # noqa: PLR0124
-        value = bits.to(tl.float32, bitcast=True)
+        return (bits >> 16).to(tl.uint16).to(dtype, bitcast=True)
     return value.to(dtype)
 
 

@@ -8,9 +8,12 @@ from drafter.kernels.argument_checks import INDEX_TYPES, STORAGE_TYPES, check_te
 from drafter.kernels.launch_plan import options, power_of_two
 from drafter.kernels.numerics import rounded
 
+HEADS_TOGETHER = 8
+"""Most heads of one program, [-]."""
+
 
 @triton.jit
-def rope_cache_kernel(
+def rope_cache_kernel(  # noqa: PLR0915 - three kinds of heads
     fused: tl.tensor,
     cosine: tl.tensor,
     sine: tl.tensor,
@@ -27,52 +30,65 @@ def rope_cache_kernel(
     NUM_HEADS: tl.constexpr,
     NUM_KV_HEADS: tl.constexpr,
     HEAD_DIM: tl.constexpr,
+    BLOCK_H: tl.constexpr,
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """One program moves one head of one token: fused [T, NH + 2 NKV, D], caches [B, S, NKV, D]."""
+    """One program moves BLOCK_H queries, keys or values of one token.
+
+    fused [T, NH + 2 NKV, D], query [T, NH, D], caches [B, S, NKV, D]; the programs of a token take its
+    queries first, then its keys, then its values.
+    """
     token = tl.program_id(0).to(tl.int64)
-    head = tl.program_id(1)
     half: tl.constexpr = HEAD_DIM // 2
+    query_blocks: tl.constexpr = (NUM_HEADS + BLOCK_H - 1) // BLOCK_H
+    kv_blocks: tl.constexpr = (NUM_KV_HEADS + BLOCK_H - 1) // BLOCK_H
+    block = tl.program_id(1)
+    is_query = block < query_blocks
+    is_value = block >= query_blocks + kv_blocks
+    within = tl.where(is_query, block, (block - query_blocks) % kv_blocks)
+    head = within * BLOCK_H + tl.arange(0, BLOCK_H)  # among its own kind
+    num_heads = tl.where(is_query, NUM_HEADS, NUM_KV_HEADS)
+    first_head = tl.where(is_query, 0, NUM_HEADS + tl.where(is_value, NUM_KV_HEADS, 0))
     lane = tl.arange(0, BLOCK)
-    inside = lane < half
+    is_lane = lane < half
+    inside = (head < num_heads)[:, None] & is_lane[None, :]  # [BLOCK_H, BLOCK]
     if PDL:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
     position = tl.load(positions + token).to(tl.int64)
     slot = tl.load(slots + token).to(tl.int64)
-    row = fused + (token * (NUM_HEADS + 2 * NUM_KV_HEADS) + head) * HEAD_DIM
-    first = tl.load(row + lane, mask=inside, other=0.0).to(tl.float32)
-    second = tl.load(row + half + lane, mask=inside, other=0.0).to(tl.float32)
-    is_query = head < NUM_HEADS
-    is_value = head >= NUM_HEADS + NUM_KV_HEADS
+    row = token * (NUM_HEADS + 2 * NUM_KV_HEADS) + first_head + head
+    place = fused + row[:, None] * HEAD_DIM + lane[None, :]
+    first = tl.load(place, mask=inside, other=0.0).to(tl.float32)
+    second = tl.load(place + half, mask=inside, other=0.0).to(tl.float32)
     if not is_value:
         if query_norm is not None:
-            squares = tl.sum(first * first, axis=0) + tl.sum(second * second, axis=0)
+            squares = tl.sum(first * first, axis=1) + tl.sum(second * second, axis=1)
             scale = 1.0 / tl.sqrt(squares / HEAD_DIM + eps)
             gain = query_norm if is_query else key_norm
-            first_gain = tl.load(gain + lane, mask=inside, other=0.0).to(tl.float32)
-            second_gain = tl.load(gain + half + lane, mask=inside, other=0.0).to(tl.float32)
-            first = first * scale * first_gain
-            second = second * scale * second_gain
+            first_gain = tl.load(gain + lane, mask=is_lane, other=0.0).to(tl.float32)
+            second_gain = tl.load(gain + half + lane, mask=is_lane, other=0.0).to(tl.float32)
+            first = first * scale[:, None] * first_gain[None, :]
+            second = second * scale[:, None] * second_gain[None, :]
         angle = tl.maximum(position, 0) * half + lane  # rows without a token sit at position -1
-        cos = tl.load(cosine + angle, mask=inside, other=0.0)
-        sin = tl.load(sine + angle, mask=inside, other=0.0)
+        cos = tl.load(cosine + angle, mask=is_lane, other=0.0)[None, :]
+        sin = tl.load(sine + angle, mask=is_lane, other=0.0)[None, :]
         turned = first * cos - second * sin
         second = second * cos + first * sin
         first = turned
     if is_query:
-        place = query + (token * NUM_HEADS + head) * HEAD_DIM
-        tl.store(place + lane, rounded(first, query.dtype.element_ty), mask=inside)
-        tl.store(place + half + lane, rounded(second, query.dtype.element_ty), mask=inside)
+        out = query + (token * NUM_HEADS + head)[:, None] * HEAD_DIM + lane[None, :]
+        tl.store(out, rounded(first, query.dtype.element_ty), mask=inside)
+        tl.store(out + half, rounded(second, query.dtype.element_ty), mask=inside)
     else:
-        kv_head = (head - NUM_HEADS) % NUM_KV_HEADS
         cache = value_cache if is_value else key_cache
-        line = (token // WIDTH) * CAPACITY + slot
-        place = cache + (line * NUM_KV_HEADS + kv_head) * HEAD_DIM
-        kept = lane < tl.where((slot >= 0) & (slot < CAPACITY), half, 0)
-        tl.store(place + lane, rounded(first, key_cache.dtype.element_ty), mask=kept)
-        tl.store(place + half + lane, rounded(second, key_cache.dtype.element_ty), mask=kept)
+        line = ((token // WIDTH) * CAPACITY + slot) * NUM_KV_HEADS + head
+        out = cache + line[:, None] * HEAD_DIM + lane[None, :]
+        reach = tl.where((slot >= 0) & (slot < CAPACITY), NUM_KV_HEADS, 0)
+        kept = (head < reach)[:, None] & is_lane[None, :]
+        tl.store(out, rounded(first, key_cache.dtype.element_ty), mask=kept)
+        tl.store(out + half, rounded(second, key_cache.dtype.element_ty), mask=kept)
 
 
 def rope_cache(
@@ -152,7 +168,9 @@ def rope_cache(
     if query_norm is not None and key_norm is not None:
         check_tensor("query_norm", query_norm, (head_dim,), STORAGE_TYPES, fused)
         check_tensor("key_norm", key_norm, (head_dim,), (query_norm.dtype,), fused)
-    rope_cache_kernel[(num_tokens, all_heads)](
+    block_h = min(HEADS_TOGETHER, power_of_two(num_heads))
+    programs = triton.cdiv(num_heads, block_h) + 2 * triton.cdiv(num_kv_heads, block_h)
+    rope_cache_kernel[(num_tokens, programs)](
         fused,
         cosine,
         sine,
@@ -169,7 +187,8 @@ def rope_cache(
         num_heads,
         num_kv_heads,
         head_dim,
+        block_h,
         power_of_two(head_dim // 2),
         programmatic,
-        **options(1, 1, programmatic),
+        **options(2, 1, programmatic),
     )

@@ -32,9 +32,9 @@ class StepTiming:
     floor_s : float
         Bytes of the step over the read bandwidth that was measured on the same device, [s].
     hot_time_s : float or None
-        The same slope without flushing the last-level cache before each draft, [s].
-    first_time_s : float or None
-        Of a draft's first decode step, whose weights an extend pass may have left in the cache, [s].
+        Of a step repeated alone without a flush: what a cache that holds the weights would give, [s].
+    cold_time_s : float or None
+        Of a step alone right after a flush, launch of its kernels included, [s].
     baseline_s : float or None
         Slope of the same step in eager torch with library products, in a CUDA graph, [s].
     spread : float
@@ -65,14 +65,14 @@ class StepTiming:
     time_s: float
     floor_s: float
     hot_time_s: float | None = None
-    first_time_s: float | None = None
+    cold_time_s: float | None = None
     baseline_s: float | None = None
     spread: float
     num_samples: int
 
     def __post_init__(self) -> None:
         check_counts(self, batch_size=1, context_tokens=0, topk=1, num_samples=1)
-        check_times(self, "time_s", "floor_s", "hot_time_s", "first_time_s", "baseline_s")
+        check_times(self, "time_s", "floor_s", "hot_time_s", "cold_time_s", "baseline_s")
         check_spread(self.spread)
 
     @property

@@ -78,7 +78,7 @@ def test_an_impossible_load_is_refused(load: dict[str, float]) -> None:
         (STEP, {"floor_s": None}, "floor_s"),
         (STEP, {"time_s": math.nan}, "time_s"),
         (STEP, {"baseline_s": -1e-4}, "baseline_s"),
-        (STEP, {"first_time_s": math.inf}, "first_time_s"),
+        (STEP, {"cold_time_s": math.inf}, "cold_time_s"),
         (STEP, {"batch_size": 0}, "batch_size"),
         (STEP, {"batch_size": 1.5}, "batch_size"),
         (STEP, {"topk": True}, "topk"),
@@ -112,7 +112,7 @@ def test_an_impossible_row_is_refused_by_name(row: Any, change: dict[str, Any], 
 
 
 def test_what_was_not_measured_may_be_left_out() -> None:
-    assert replace(STEP, hot_time_s=None, first_time_s=None, baseline_s=None).baseline_s is None
+    assert replace(STEP, hot_time_s=None, cold_time_s=None, baseline_s=None).baseline_s is None
     assert replace(DRAFT, graph_nodes=None, selection_s=None).selection_s is None
 
 

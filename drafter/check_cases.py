@@ -1,0 +1,191 @@
+"""Draft models and drafts on which kernels are checked, and the errors that are allowed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final, final
+
+from drafter.spec import DraftSpec, Rope
+
+LIMITS: Mapping[str, float] = MappingProxyType(
+    {"float32": 1e-5, "float16": 3e-3, "bfloat16": 1.5e-2}
+)
+"""Relative error of the norm of logits that is allowed by storage type, [-]. drafter.md 15."""
+
+MARGIN: Final = 4.0
+"""Margin of the best logit, in allowed errors, from which its token has to be equal, [-]. drafter.md 15."""
+
+INTERPRETED_PARAMETERS: Final = 4_000_000
+"""Parameters of a step that the interpreter multiplies in some seconds, [-]."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckCase:
+    """A draft that is compared with the reference.
+
+    Parameters
+    ----------
+    name : str
+        For the report.
+    spec : DraftSpec
+        Shapes and switches.
+    dtype : str
+        Storage type.
+    batch_size, accepted, before : int
+        Requests; newly accepted tokens of each; tokens in the cache before, [tokens].
+    num_steps, topk, num_draft_tokens : int
+        Depth, branches, nodes of the verified tree (a chain has none), [-].
+    is_fused : bool
+        Norms are folded into products.
+
+    Examples
+    --------
+    >>> check_cases()[0].topk
+    1
+    """
+
+    name: str
+    spec: DraftSpec
+    dtype: str
+    batch_size: int = 1
+    accepted: int = 3
+    before: int = 0
+    num_steps: int = 3
+    topk: int = 1
+    num_draft_tokens: int | None = None
+    is_fused: bool = True
+
+    @property
+    def limit(self) -> float:
+        """Relative error that is allowed, [-]."""
+        return LIMITS[self.dtype]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """What a check found.
+
+    Parameters
+    ----------
+    name, dtype : str
+        Of the case.
+    quantity : str
+        What was compared.
+    error : float
+        Largest relative error of the norm over all rows; 0 for bitwise equality, 1 without, [-].
+    limit : float
+        What is allowed, [-].
+    tokens, equal_tokens : int
+        Guesses whose margin is large enough to be compared, and how many agree, [-].
+
+    Examples
+    --------
+    >>> CheckResult(name="chain", dtype="float32", quantity="logits", error=2e-7, limit=1e-5,
+    ...             tokens=3, equal_tokens=3).passed
+    True
+    """
+
+    name: str
+    dtype: str
+    quantity: str
+    error: float
+    limit: float
+    tokens: int = 0
+    equal_tokens: int = 0
+
+    @property
+    def passed(self) -> bool:
+        """Whether the error is allowed and every compared token agrees."""
+        return self.error <= self.limit and self.tokens == self.equal_tokens
+
+
+_ODD: Final = DraftSpec(
+    hidden_size=88,
+    target_hidden_size=72,
+    num_aux_states=3,
+    num_heads=6,
+    num_kv_heads=2,
+    head_dim=16,
+    mlp_width=123,
+    target_vocab_size=300,
+    draft_vocab_size=157,
+)
+
+
+def check_cases() -> tuple[CheckCase, ...]:
+    """Small cases that meet every switch, every storage type, chain and tree.
+
+    Returns
+    -------
+    tuple of CheckCase
+        Widths that no tile divides.
+
+    Notes
+    -----
+    Few enough for the interpreter: about a minute.
+
+    Examples
+    --------
+    >>> sorted({case.dtype for case in check_cases()})
+    ['bfloat16', 'float16', 'float32']
+    """
+    qwen = replace(_ODD, qk_norm=True, norm_before_residual=True, rms_norm_eps=1e-6)
+    llama3 = Rope(
+        kind="llama3", theta=5e5, factor=8.0, original_max_positions=64, high_freq_factor=4.0
+    )
+    newer = replace(_ODD, fc_norm=True, norm_output=True, rope=llama3)
+    yarn = replace(
+        _ODD,
+        norm_before_fc=True,
+        attention_bias=True,
+        fc_bias=True,
+        rope=Rope(kind="yarn", theta=5e4, factor=16.0, original_max_positions=64),
+    )
+    tree = CheckCase(
+        name="tree", spec=_ODD, dtype="float32", batch_size=2, topk=3, num_draft_tokens=8
+    )
+    return (
+        CheckCase(name="chain", spec=_ODD, dtype="float32"),
+        CheckCase(name="chain", spec=_ODD, dtype="float16", before=37),
+        CheckCase(name="chain", spec=_ODD, dtype="bfloat16", batch_size=2),
+        CheckCase(name="chain, unfused", spec=_ODD, dtype="bfloat16", is_fused=False),
+        CheckCase(name="qwen3 type", spec=qwen, dtype="float32", batch_size=2, before=5),
+        CheckCase(name="norms of 3.1", spec=newer, dtype="bfloat16"),
+        CheckCase(name="biases, yarn", spec=yarn, dtype="float32"),
+        CheckCase(name="window", spec=replace(_ODD, sliding_window=8), dtype="float32", before=20),
+        CheckCase(name="batch 12", spec=_ODD, dtype="float16", batch_size=12, num_steps=2),
+        tree,
+        replace(tree, spec=newer, dtype="bfloat16", batch_size=1, before=11),
+    )
+
+
+def cases_of(spec: DraftSpec, *, dtype: str) -> tuple[CheckCase, ...]:
+    """Cases of one draft model: a chain and a tree.
+
+    Parameters
+    ----------
+    spec : DraftSpec
+        Its shapes and switches.
+    dtype : str
+        Storage type: bfloat16, float16 or float32.
+
+    Returns
+    -------
+    tuple of CheckCase
+
+    Notes
+    -----
+    The reference multiplies every weight in fp64 on the CPU, once for each node.
+
+    Examples
+    --------
+    >>> from drafter.public_shapes import public_shape
+    >>> [case.name for case in cases_of(public_shape("gpt-oss").spec, dtype="bfloat16")]
+    ['chain', 'tree']
+    """
+    return (
+        CheckCase(name="chain", spec=spec, dtype=dtype, accepted=4, num_steps=4),
+        CheckCase(name="tree", spec=spec, dtype=dtype, topk=4, num_draft_tokens=16),
+    )

@@ -1,0 +1,355 @@
+"""Kernels of this machine against the fp64 reference: logits of whole drafts, chain and tree."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from drafter.check_cases import MARGIN, CheckCase, CheckResult, cases_of, check_cases
+from drafter.engine.draft_engine import DraftEngine
+from drafter.kernels.draft_shape import DraftShape
+from drafter.kernels.draft_steps import DraftSteps
+from drafter.model_to_run import model_to_run
+from drafter.random_weights import random_weights
+from drafter.reference.cache import KvCache
+from drafter.reference.draft_model import DraftModel
+from drafter.reference.tree import Frontier
+from drafter.torch_extra import torch
+
+Weights = Mapping[str, torch.Tensor]
+
+
+class _Round(NamedTuple):
+    """Inputs of one extend pass."""
+
+    tokens: torch.Tensor
+    captured: torch.Tensor
+    before: torch.Tensor
+    accepted: torch.Tensor
+
+
+class _Row(NamedTuple):
+    """Logits after one node, from the kernels and from the reference; best tokens of both."""
+
+    out: torch.Tensor
+    truth: torch.Tensor
+    token: int
+    true_token: int
+
+
+def check_against_reference(
+    case: CheckCase, weights: Weights, *, device: torch.device
+) -> CheckResult:
+    r"""Compare the logits of every node of a draft with the reference.
+
+    .. math:: \max_i \frac{\|z_i - \hat z_i\|}{\|\hat z_i\|}
+
+    Parameters
+    ----------
+    case : CheckCase
+        The draft.
+    weights : mapping of str to torch.Tensor
+        Canonical names; both sides compute with them rounded to the storage type.
+    device : torch.device
+        Where the kernels run.
+
+    Returns
+    -------
+    CheckResult
+
+    Raises
+    ------
+    ParameterError
+        If the case does not fit the kernels.
+
+    Notes
+    -----
+    The reference is fed what the kernels chose, so that one near tie does not part the drafts; guesses
+    are compared where the margin of the best is 4 allowed errors or more. drafter.md 15.
+
+    Examples
+    --------
+    >>> check_against_reference.__name__
+    'check_against_reference'
+    """
+    dtype: torch.dtype = getattr(torch, case.dtype)
+    stored = {
+        name: value.to(dtype) if value.is_floating_point() else value
+        for name, value in weights.items()
+    }
+    steps = _kernels(case, stored, dtype, device)
+    model = DraftModel(
+        case.spec, {name: value.cpu() for name, value in stored.items()}, dtype=torch.float64
+    )
+    earlier, last = _rounds(case, dtype)
+    if case.before:
+        steps.load(*(part.to(device) for part in earlier))
+        steps.run()
+    steps.load(*(part.to(device) for part in last))
+    if steps.logits is not None:
+        steps.logits.fill_(float("nan"))
+    steps.run()
+    follow = _chain_rows if case.topk == 1 else _tree_rows
+    rows = [
+        row for request in range(case.batch_size) for row in follow(case, steps, model, request)
+    ]
+    errors = [
+        float(torch.linalg.vector_norm(row.out - row.truth) / torch.linalg.vector_norm(row.truth))
+        for row in rows
+    ]
+    sure = [row for row in rows if _margin(row.truth) > MARGIN * case.limit]
+    return CheckResult(
+        name=case.name,
+        dtype=case.dtype,
+        quantity="logits",
+        # NaN is no error that is small enough
+        error=max((each if each == each else float("inf")) for each in errors),  # noqa: PLR0124
+        limit=case.limit,
+        tokens=len(sure),
+        equal_tokens=sum(row.token == row.true_token for row in sure),
+    )
+
+
+def check_graphs(
+    case: CheckCase, weights: Weights, *, device: torch.device
+) -> Iterator[CheckResult]:
+    """Compare captured graphs, and launches that overlap, with launches in turn, bit for bit.
+
+    Parameters
+    ----------
+    case : CheckCase
+        The draft.
+    weights : mapping of str to torch.Tensor
+        Canonical names.
+    device : torch.device
+        A CUDA device.
+
+    Yields
+    ------
+    CheckResult
+
+    Raises
+    ------
+    ParameterError
+        If the device is no CUDA device, or the case does not fit the kernels.
+
+    Notes
+    -----
+    The same kernels in the same order on the same numbers: any difference is an error.
+
+    Examples
+    --------
+    >>> check_graphs.__name__
+    'check_graphs'
+    """
+    plain = _drafted(case, weights, device, uses_graphs=False, is_programmatic=False)
+    ways = {"graph = eager": (True, False)}
+    if torch.cuda.get_device_capability(device) >= (9, 0):
+        ways["overlapping = in turn"] = (True, True)
+    for name, (uses_graphs, is_programmatic) in ways.items():
+        other = _drafted(
+            case, weights, device, uses_graphs=uses_graphs, is_programmatic=is_programmatic
+        )
+        equal = all(torch.equal(a, b) for a, b in zip(plain, other, strict=True))
+        yield CheckResult(
+            name=case.name,
+            dtype=case.dtype,
+            quantity=name,
+            error=0.0 if equal else 1.0,
+            limit=0.0,
+        )
+
+
+def _drafted(
+    case: CheckCase,
+    weights: Weights,
+    device: torch.device,
+    *,
+    uses_graphs: bool,
+    is_programmatic: bool,
+) -> list[torch.Tensor]:
+    """Everything that an engine drafts, and its cache."""
+    dtype: torch.dtype = getattr(torch, case.dtype)
+    engine = DraftEngine(
+        case.spec,
+        weights,
+        dtype=dtype,
+        device=device,
+        capacity=_capacity(case),
+        most_requests=case.batch_size,
+        uses_graphs=uses_graphs,
+        is_programmatic=is_programmatic,
+    )
+    results = []
+    for given in _rounds(case, dtype):
+        if given.tokens.shape[1]:
+            drafted = engine.draft(
+                *(part.to(device) for part in given),
+                num_steps=case.num_steps,
+                topk=case.topk,
+                num_draft_tokens=case.num_draft_tokens,
+            )
+            results += [part.clone() for part in drafted]
+    return [*results, engine.state.keys.clone(), engine.state.values.clone()]
+
+
+def _capacity(case: CheckCase) -> int:
+    """Slots that a case needs, [tokens]."""
+    return case.before + case.accepted + (case.num_steps - 1) * case.topk + 1
+
+
+def _kernels(
+    case: CheckCase, weights: Weights, dtype: torch.dtype, device: torch.device
+) -> DraftSteps:
+    """Buffers of a case that keep the logits."""
+    shape = DraftShape(
+        batch_size=case.batch_size,
+        num_steps=case.num_steps,
+        topk=case.topk,
+        num_draft_tokens=case.num_draft_tokens,
+        most_accepted=max(case.before, case.accepted),
+        capacity=max(_capacity(case), 2 * case.before + 1),
+        num_splits=2,
+        is_fused=case.is_fused,
+        keeps_logits=True,
+    )
+    return DraftSteps(case.spec, weights, shape, dtype=dtype, device=device)
+
+
+def _rounds(case: CheckCase, dtype: torch.dtype) -> tuple[_Round, _Round]:
+    """Random inputs of the pass before, and of the one that is checked, equally wide."""
+    generator = torch.Generator().manual_seed(17)
+    width = max(case.before, case.accepted)
+    spec = case.spec
+    states = (spec.num_aux_states if spec.use_aux_hidden_state else 1) * spec.target_hidden_size
+
+    def given(count: int, before: int) -> _Round:
+        shape = (case.batch_size, width if count else 0)
+        return _Round(
+            torch.randint(spec.target_vocab_size, shape, generator=generator),
+            torch.randn(*shape, states, generator=generator).to(dtype),
+            torch.full((case.batch_size,), before, dtype=torch.int32),
+            torch.full((case.batch_size,), max(count, 1), dtype=torch.int32),
+        )
+
+    return given(case.before, 0), given(case.accepted, case.before)
+
+
+def _extended(case: CheckCase, model: DraftModel, request: int) -> Frontier:
+    """The reference after the last accepted token."""
+    dtype: torch.dtype = getattr(torch, case.dtype)
+    cache: KvCache | None = None
+    extended = None
+    for given, count in zip(_rounds(case, dtype), (case.before, case.accepted), strict=True):
+        if count:
+            start = int(given.before[request])
+            extended = model.extend(
+                given.tokens[request, :count],
+                given.captured[request, :count].double(),
+                torch.arange(start, start + count),
+                cache,
+            )
+            cache = extended.cache
+    if extended is None:  # narrows the type: accepted tokens are at least one
+        raise AssertionError
+    return Frontier.at_root(extended)
+
+
+def _chain_rows(
+    case: CheckCase, steps: DraftSteps, model: DraftModel, request: int
+) -> Iterator[_Row]:
+    """Logits along a chain."""
+    logits, drafted = _kept(steps), steps.chain.drafted.cpu()
+    front = _extended(case, model, request)
+    place = case.before + case.accepted
+    for step in range(case.num_steps):
+        if step:
+            fed = drafted[request, step - 1 : step]
+            position = torch.tensor([place + step - 1])
+            front = front.grown(model, torch.tensor([0]), fed, position)
+        token = int(drafted[request, step])
+        yield _row(model, logits[step, request], front.logits[0], token)
+
+
+def _tree_rows(
+    case: CheckCase, steps: DraftSteps, model: DraftModel, request: int
+) -> Iterator[_Row]:
+    """Logits of every node of a tree that went on."""
+    logits, tokens = _kept(steps), steps.candidates.tokens.cpu()[request]
+    front = _extended(case, model, request)
+    yield _row(model, logits[0, request], front.logits[0], int(tokens[0]))
+    own = slice(request * case.topk, (request + 1) * case.topk)
+    for level in range(1, case.num_steps):
+        kept = steps.frontiers[level - 1]
+        parents = kept.carry_rows[own].cpu().long() - request * case.topk
+        if level == 1:
+            parents = torch.zeros(case.topk, dtype=torch.int64)
+        position = kept.positions[own][:1].cpu().long()
+        front = front.grown(model, parents, kept.tokens[own].cpu(), position)
+        for branch in range(case.topk):
+            # a level's children stand after those of the levels before, each node's best first
+            best = case.topk * (1 + (level - 1) * case.topk + branch)
+            out = logits[level, request * case.topk + branch]
+            yield _row(model, out, front.logits[branch], int(tokens[best]))
+
+
+def _row(model: DraftModel, out: torch.Tensor, truth: torch.Tensor, token: int) -> _Row:
+    """Logits of both sides, and the best token of the target's vocabulary that each gives."""
+    return _Row(out, truth, token, int(model.target_ids(truth.argmax()[None])[0]))
+
+
+def _kept(steps: DraftSteps) -> torch.Tensor:
+    """Logits of the kernels in fp64."""
+    if steps.logits is None:  # narrows the type: the shape keeps them
+        raise AssertionError
+    return steps.logits.cpu().double()
+
+
+def _margin(logits: torch.Tensor) -> float:
+    """Distance of the two best logits over their root mean square, [-]."""
+    first, second = logits.topk(2).values.tolist()
+    return float((first - second) / logits.square().mean().sqrt())
+
+
+def checks(
+    model: str | None = None, *, dtype: str = "bfloat16", device: torch.device
+) -> Iterator[CheckResult]:
+    """Every check that the device allows.
+
+    Parameters
+    ----------
+    model : str, optional
+        Folder of a checkpoint or name of a public shape; small models of every kind by default.
+    dtype : str
+        Storage type of that model.
+    device : torch.device
+        Where the kernels run; graphs are compared on a CUDA device only.
+
+    Yields
+    ------
+    CheckResult
+        As each is found.
+
+    Raises
+    ------
+    SpecModelError
+        If there is no such model, or the kernels do not compute it.
+
+    Notes
+    -----
+    Small models have random weights.
+
+    Examples
+    --------
+    >>> checks.__name__
+    'checks'
+    """
+    if model is None:
+        cases = check_cases()
+        weights = [random_weights(case.spec, seed=0, dtype=torch.float32) for case in cases]
+    else:
+        loaded = model_to_run(model)
+        cases = cases_of(loaded.spec, dtype=dtype)
+        weights = [dict(loaded.weights)] * len(cases)
+    for case, own in zip(cases, weights, strict=True):
+        yield check_against_reference(case, own, device=device)
+        if device.type == "cuda":
+            yield from check_graphs(case, own, device=device)

@@ -1,0 +1,86 @@
+"""`specmodel drafter check`: kernels of this machine against the fp64 reference."""
+
+import json
+
+import click
+
+from drafter.check_cases import INTERPRETED_PARAMETERS, LIMITS, CheckResult
+from drafter.extra import require_extra
+from drafter.own_process import run_interpreted
+from specmodel.errors import ParameterError, SpecModelError
+
+
+@click.command()
+@click.argument("model", metavar="[CHECKPOINT|SHAPE]", required=False)
+@click.option(
+    "--dtype",
+    type=click.Choice(list(LIMITS)),
+    default="bfloat16",
+    show_default=True,
+    help="Storage type of CHECKPOINT; small models are checked in every type.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+def command(*, model: str | None, dtype: str, as_json: bool) -> None:
+    """Check the kernels against an fp64 reference, on this machine.
+
+    Drafts of small models with every switch, chain and tree; with CHECKPOINT (a folder, or the name of a
+    public shape) drafts of that one. On a GPU also: captured graphs, and launches that overlap, give the
+    same bits as launches in turn. Without a GPU the kernels run in Triton's interpreter, in a process of
+    its own, in about a minute. Exit code 1 when a check fails.
+
+    \b
+    specmodel drafter check
+    specmodel drafter check path/to/checkpoint --dtype float16
+    """  # noqa: D301 - click wants the backspace itself
+    require_extra("torch", "triton", what="specmodel drafter check")
+    from drafter.report.check_table import checks_json, checks_text  # noqa: PLC0415 - on demand
+    from drafter.torch_extra import torch  # noqa: PLC0415 - as above
+
+    if torch.cuda.is_available():
+        from drafter.checks import checks  # noqa: PLC0415 - as above
+
+        where = torch.cuda.get_device_name()
+        results = list(checks(model, dtype=dtype, device=torch.device("cuda")))
+    else:
+        where = "the CPU, in Triton's interpreter"
+        _check_size(model)
+        rows = run_interpreted("check", model=model, dtype=dtype)["rows"]
+        results = [CheckResult(**row) for row in rows]
+    if as_json:
+        click.echo(json.dumps(checks_json(results, where), indent=1, allow_nan=False))
+    else:
+        click.echo(checks_text(results, where))
+    failed = sum(not each.passed for each in results)
+    if failed:
+        raise CheckFailedError(failed, len(results))
+
+
+class CheckFailedError(SpecModelError):
+    """Kernels do not compute what the reference computes.
+
+    Parameters
+    ----------
+    failed, count : int
+        How many of how many checks, [-].
+    """
+
+    def __init__(self, failed: int, count: int) -> None:
+        self.failed, self.count = failed, count
+        super().__init__(f"{failed} of {count} checks failed; trust no time of these kernels")
+
+
+def _check_size(model: str | None) -> None:
+    """Refuse what the interpreter would multiply for hours."""
+    if model is None:
+        return
+    from drafter.step_work import step_weights  # noqa: PLC0415 - on demand
+    from drafter.subject import named_subject  # noqa: PLC0415 - as above
+
+    parameters = step_weights(named_subject(model).spec).step
+    if parameters > INTERPRETED_PARAMETERS:
+        raise ParameterError(
+            "parameters of a step",
+            f"{parameters:.3g}",
+            f"at most {INTERPRETED_PARAMETERS:.3g} without a GPU",
+            "the interpreter would take hours",
+        )

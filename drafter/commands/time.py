@@ -1,0 +1,172 @@
+"""`specmodel drafter time`: how long a draft step takes on this GPU, written to a record."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import click
+
+from drafter.extra import require_extra
+from drafter.own_process import run_interpreted
+from specmodel.atomic_file import OutputError
+from specmodel.errors import ParameterError, SpecModelError
+from specmodel.measurement import DraftRecord, load_record, save_record
+
+_MOST_REQUESTS = 64
+
+
+@click.command()
+@click.argument("model", metavar="[CHECKPOINT|SHAPE]", required=False)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("drafter.json"),
+    show_default=True,
+    help="The record.",
+)
+@click.option(
+    "--grid",
+    type=click.Choice(["quick", "full"]),
+    default="quick",
+    show_default=True,
+    help="Loads that are timed.",
+)
+@click.option(
+    "--batch-size",
+    "batch_sizes",
+    type=click.IntRange(1, _MOST_REQUESTS),
+    multiple=True,
+    help="Batches instead of the grid's.",
+)
+@click.option(
+    "--context-tokens",
+    "contexts",
+    type=click.IntRange(0, 10**7),
+    multiple=True,
+    help="Contexts instead of the grid's.",
+)
+@click.option(
+    "--topk",
+    "topks",
+    type=click.IntRange(1, 10),
+    multiple=True,
+    help="Branches instead of the grid's; 1 is a chain.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["bfloat16", "float16"]),
+    default="bfloat16",
+    show_default=True,
+    help="Storage type of weights and cache.",
+)
+@click.option(
+    "--target",
+    type=click.Path(exists=True, file_okay=False),
+    help="Folder of the target model, for tensors that CHECKPOINT does not bring.",
+)
+@click.option("--dry", is_flag=True, help="Rehearse on the CPU; the record says that it is dry.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+def command(
+    *,
+    model: str | None,
+    output: Path,
+    grid: str,
+    batch_sizes: tuple[int, ...],
+    contexts: tuple[int, ...],
+    topks: tuple[int, ...],
+    dtype: str,
+    target: str | None,
+    dry: bool,
+    as_json: bool,
+) -> None:
+    """Time the draft steps of a model on this GPU and write a record.
+
+    Weights are cold: what fills the last-level cache is read before each draft, as a pass of the target
+    would. A step is the slope of whole drafts over their depth, in captured graphs; beside it stand its
+    floor at the bandwidth that is measured first, and the same step in torch with library products. What
+    cannot be trusted (clocks that move, runs that do not repeat, a compilation while timing) is refused
+    and named. With a public SHAPE weights are random, and the record says so.
+
+    --dry goes the same way on a CPU with a tiny model; its times are made up, and nothing is predicted
+    from its record.
+
+    \b
+    specmodel drafter time path/to/checkpoint -o drafter.json
+    specmodel drafter time Llama-3.1-8B --grid full
+    specmodel drafter time --dry -o dry.json
+    """  # noqa: D301 - click wants the backspace itself
+    require_extra("torch", "triton", what="specmodel drafter time")
+    from drafter.report.record_table import record_json, record_text  # noqa: PLC0415 - on demand
+
+    if not output.absolute().parent.is_dir():  # said now, not after minutes
+        raise OutputError(output, "cannot be written: there is no such folder")
+    if dry:
+        if model is not None:
+            raise click.UsageError("--dry has a tiny model of its own; leave CHECKPOINT out")
+        run_interpreted("time", output=str(output.resolve()))
+        record = load_record(output, allow_dry=True)
+    elif model is None:
+        raise click.UsageError("name a CHECKPOINT or a SHAPE, or give --dry")
+    else:
+        axes = {"batch_sizes": batch_sizes, "contexts": contexts, "topks": topks}
+        chosen = {name: tuple(sorted(set(values))) for name, values in axes.items() if values}
+        record = _measured(model, grid, chosen, dtype, target)
+        save_record(record, output)
+    if as_json:
+        click.echo(json.dumps(record_json(record), indent=1, allow_nan=False))
+    else:
+        click.echo(record_text(record))
+    click.echo(f"wrote {output}", err=True)
+
+
+def _measured(
+    model: str,
+    grid: str,
+    axes: dict[str, tuple[int, ...]],
+    dtype: str,
+    target: str | None,
+) -> DraftRecord:
+    """The record of a model on the GPU of this machine."""
+    from drafter.torch_extra import torch  # noqa: PLC0415 - on demand
+
+    if not torch.cuda.is_available():
+        hint = "there is nothing to time; --dry rehearses on the CPU"
+        raise ParameterError("device", "none", "a CUDA device", hint)
+    from drafter.model_to_run import model_to_run  # noqa: PLC0415 - as above
+    from drafter.timing.cuda_stopwatch import CudaStopwatch  # noqa: PLC0415 - as above
+    from drafter.timing.grid import GRIDS  # noqa: PLC0415 - as above
+    from drafter.timing.measuring import measured_record  # noqa: PLC0415 - as above
+
+    device = torch.device("cuda", torch.cuda.current_device())
+    stopwatch = CudaStopwatch(device)
+    try:
+        return measured_record(
+            model_to_run(model, device="cuda", target=target),
+            dataclasses.replace(GRIDS[grid], **axes),  # type: ignore[arg-type]
+            stopwatch,
+            device=device,
+            dtype=getattr(torch, dtype),
+            tell=lambda line: click.echo(line, err=True),
+        )
+    except torch.OutOfMemoryError as error:
+        reason = str(error).partition(".")[0]
+        raise OutOfMemoryError(reason) from None
+    finally:
+        stopwatch.close()
+
+
+class OutOfMemoryError(SpecModelError, MemoryError):
+    """The device has too little memory.
+
+    Parameters
+    ----------
+    reason : str
+        What it said.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"the device has too little memory: {reason}; give a smaller --batch-size or --context-tokens"
+        )

@@ -1,0 +1,144 @@
+"""What runs in a process that interprets kernels: `python -m drafter.interpreted_task TASK OPTIONS`.
+
+It writes one line of JSON to standard output: the answer, or ``{"error": …}``; progress goes to standard
+error. `drafter.own_process` starts it.
+"""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from specmodel.errors import ParameterError
+
+
+def check(*, model: str | None = None, dtype: str = "bfloat16") -> dict[str, Any]:
+    """Check kernels against the reference.
+
+    Parameters
+    ----------
+    model : str, optional
+        Folder of a checkpoint or name of a public shape; small models by default.
+    dtype : str
+        Storage type of that model.
+
+    Returns
+    -------
+    dict
+        Rows as `drafter.check_cases.CheckResult` has them.
+
+    Examples
+    --------
+    >>> check.__name__
+    'check'
+    """
+    from drafter.checks import checks  # noqa: PLC0415 - torch and triton, on demand
+    from drafter.torch_extra import torch  # noqa: PLC0415 - as above
+
+    rows = []
+    for result in checks(model, dtype=dtype, device=torch.device("cpu")):
+        tell(f"{result.name}, {result.dtype}")
+        rows.append(dataclasses.asdict(result))
+    return {"rows": rows}
+
+
+def time(*, output: str) -> dict[str, Any]:
+    """Rehearse a measurement on a tiny model, and write its record, which says that it is dry.
+
+    Parameters
+    ----------
+    output : str
+        The file.
+
+    Returns
+    -------
+    dict
+        Empty.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> time.__name__
+    'time'
+    """
+    from drafter.model_to_run import ModelToRun  # noqa: PLC0415 - torch and triton, on demand
+    from drafter.random_weights import random_weights  # noqa: PLC0415 - as above
+    from drafter.reference.example import example_spec  # noqa: PLC0415 - as above
+    from drafter.timing.dry_stopwatch import DryStopwatch  # noqa: PLC0415 - as above
+    from drafter.timing.grid import DRY_GRID  # noqa: PLC0415 - as above
+    from drafter.timing.measuring import measured_record  # noqa: PLC0415 - as above
+    from drafter.torch_extra import torch  # noqa: PLC0415 - as above
+    from specmodel.measurement import save_record  # noqa: PLC0415 - as above
+
+    spec = example_spec()
+    model = ModelToRun(
+        name="a tiny example",
+        layout="none: an example",
+        spec=spec,
+        weights=random_weights(spec, seed=0, dtype=torch.float32),
+        substituted=("every tensor: random",),
+    )
+    record = measured_record(model, DRY_GRID, DryStopwatch(), device=torch.device("cpu"), tell=tell)
+    save_record(record, output)
+    return {}
+
+
+def tell(line: str) -> None:
+    """Write a line of progress.
+
+    Parameters
+    ----------
+    line : str
+        What goes on.
+
+    Examples
+    --------
+    >>> tell.__name__
+    'tell'
+    """
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - this module is a program
+
+
+_TASKS: Final[Mapping[str, Callable[..., dict[str, Any]]]] = MappingProxyType(
+    {"check": check, "time": time}
+)
+
+
+def main(arguments: list[str]) -> None:
+    """Run a task and write its answer.
+
+    Parameters
+    ----------
+    arguments : list of str
+        Name of the task, and its options as JSON.
+
+    Examples
+    --------
+    >>> main(["dream", "{}"])
+    {"error": "task must be check or time, got dream"}
+    """
+    task, options = arguments
+    try:
+        if task not in _TASKS:
+            raise ParameterError("task", task, " or ".join(_TASKS))  # noqa: TRY301 - as any refusal
+        answer = _TASKS[task](**json.loads(options))
+    except Exception as error:  # noqa: BLE001 - whatever went wrong becomes a line of the parent
+        answer = {"error": _told(error)}
+    print(json.dumps(answer))  # noqa: T201 - this module is a program
+
+
+def _told(error: Exception) -> str:
+    """An error on one line; the kind of one that this project does not know."""
+    text = " ".join(str(error).split())
+    known = type(error).__module__.startswith(("drafter.", "specmodel."))
+    return text if known else f"{type(error).__name__}: {text}"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

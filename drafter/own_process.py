@@ -1,0 +1,84 @@
+"""Tasks in a process that interprets kernels: a process that was started otherwise cannot change over."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from specmodel.errors import SpecModelError
+
+TASKS: Final = "drafter.interpreted_task"
+"""Module that the process runs."""
+
+_ROOT: Final = Path(__file__).resolve().parents[1]
+
+
+class InterpretedTaskError(SpecModelError, RuntimeError):
+    """A task in a process of its own did not end well.
+
+    Parameters
+    ----------
+    reason : str
+        What it said, on one line.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+def run_interpreted(task: str, **options: object) -> dict[str, Any]:
+    """Answer of a task that ran with Triton's interpreter on the CPU.
+
+    Parameters
+    ----------
+    task : str
+        One of the tasks of `drafter.interpreted_task`.
+    **options : object
+        Its options; whatever JSON can hold.
+
+    Returns
+    -------
+    dict
+        What it answered.
+
+    Raises
+    ------
+    InterpretedTaskError
+        If it refused or ended early; progress that it wrote to standard error stands there.
+
+    Notes
+    -----
+    ``TRITON_INTERPRET`` decides when Triton is imported, so it is set before the process starts.
+
+    Examples
+    --------
+    >>> run_interpreted("no such task")
+    Traceback (most recent call last):
+    ...
+    drafter.own_process.InterpretedTaskError: task must be check or time, got no such task
+    """
+    environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+    # the packages that run here also run there, whatever the folder
+    paths = [str(_ROOT), environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    run = subprocess.run(  # noqa: S603 - our own module, under the interpreter that runs this one
+        [sys.executable, "-m", TASKS, task, json.dumps(options)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    try:
+        answer = json.loads(run.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        answer = None
+    if not isinstance(answer, dict):
+        raise InterpretedTaskError(
+            f"the process that interprets kernels ended with {run.returncode} and no answer"
+        )
+    if "error" in answer:
+        raise InterpretedTaskError(str(answer["error"]))
+    return answer

@@ -1,0 +1,207 @@
+"""A drafter record as text: steps beside their floor and the baseline, extend passes, whole drafts."""
+
+from dataclasses import asdict
+from typing import Any, Final
+
+from drafter.report.layout import labelled, microseconds, noted, table
+from specmodel.measurement import Clocks, DraftRecord
+from specmodel.measurement.draft_record import DRY, SCHEMA_VERSION
+from specmodel.units import GIGA, MEGA, PERCENT, TERA
+
+LARGE_HEAD_BYTES: Final = 500 * MEGA
+"""Weights of a step from which the stricter bar holds, [B]. drafter.md 22."""
+
+BARS: Final = (1.35, 1.6)
+"""Most time over floor at batch 1, for large heads and for smaller ones, [-]. drafter.md 22."""
+
+_ABSENT: Final = "-"
+_MOST_KERNELS: Final = 12
+_LONGEST_NAME: Final = 44
+
+
+def record_text(record: DraftRecord) -> str:
+    """Return a record for a terminal of 80 columns.
+
+    Parameters
+    ----------
+    record : DraftRecord
+        The record.
+
+    Returns
+    -------
+    str
+        What was measured on what, tables of times, whether the bar of batch 1 is met, and notes.
+    """
+    parts = [_head(record), _steps(record), _extends(record), _drafts(record)]
+    if record.kernels:
+        parts.append(_kernels(record))
+    parts.append("\n".join(noted(each) for each in (bar_verdict(record), *record.notes)))
+    return "\n\n".join(parts)
+
+
+def record_json(record: DraftRecord) -> dict[str, Any]:
+    """Return a record for machines: what the file holds, and what is said of the bar.
+
+    Parameters
+    ----------
+    record : DraftRecord
+        The record.
+
+    Returns
+    -------
+    dict
+        With ``schema_version``.
+    """
+    return {"schema_version": SCHEMA_VERSION, "bar": bar_verdict(record), **asdict(record)}
+
+
+def _head(record: DraftRecord) -> str:
+    """What was measured on what."""
+    driver = "" if record.driver is None else f"driver {record.driver}"
+    device = ", ".join(filter(None, (record.device, driver, record.device_state)))
+    lines = [
+        labelled("draft model", f"{record.draft_model}, {record.layout}, {record.dtype}"),
+        labelled("device", device),
+        labelled(
+            "bandwidth",
+            f"{record.read_bandwidth_bytes_per_s / TERA:.3g} TB/s by a kernel that reads",
+        ),
+        labelled("clocks", f"{_clocks(record.clocks_before)} -> {_clocks(record.clocks_after)}"),
+        labelled("software", f"torch {record.torch_version}, triton {record.triton_version}"),
+        labelled("spread", f"{record.spread / PERCENT:.1f} % at most between two identical runs"),
+    ]
+    if record.substituted:
+        lines.append(labelled("substituted", "; ".join(record.substituted)))
+    if record.kind == DRY:
+        lines.insert(0, "DRY RUN: every time below is made up; nothing was measured.")
+    return "\n".join(lines)
+
+
+def _clocks(clocks: Clocks | None) -> str:
+    """Clocks in a few words."""
+    if clocks is None:
+        return "unknown"
+    return f"{clocks.multiprocessor_hz / GIGA:.2f}, memory {clocks.memory_hz / GIGA:.2f} GHz"
+
+
+def _time(time_s: float | None) -> str:
+    """A time, or that there is none."""
+    return _ABSENT if time_s is None else microseconds(time_s)
+
+
+def _steps(record: DraftRecord) -> str:
+    """Steps, floors, baselines."""
+    rows = [["batch", "context", "topk", "step us", "floor us", "ratio", "cold", "hot", "torch us"]]
+    rows += [
+        [
+            str(row.batch_size),
+            str(row.context_tokens),
+            str(row.topk),
+            _time(row.time_s),
+            _time(row.floor_s),
+            f"{row.ratio:.2f}",
+            _time(row.cold_time_s),
+            _time(row.hot_time_s),
+            _time(row.baseline_s),
+        ]
+        for row in record.steps
+    ]
+    return f"A draft step\n{table(rows, align='rrrrrrrrr')}"
+
+
+def _extends(record: DraftRecord) -> str:
+    """Extend passes, a column a width."""
+    widths = sorted({row.tokens for row in record.extends})
+    loads = sorted({(row.batch_size, row.context_tokens) for row in record.extends})
+    times = {(row.batch_size, row.context_tokens, row.tokens): row.time_s for row in record.extends}
+    rows = [["batch", "context", *(f"{width} tokens" for width in widths)]]
+    rows += [
+        [str(batch), str(context), *(_time(times.get((batch, context, width))) for width in widths)]
+        for batch, context in loads
+    ]
+    return f"An extend pass, us\n{table(rows, align='rr' + 'r' * len(widths))}"
+
+
+def _drafts(record: DraftRecord) -> str:
+    """Whole drafts."""
+    rows = [
+        ["batch", "context", "topk", "steps", "tokens", "graph us", "nodes", "select", "torch us"]
+    ]
+    rows += [
+        [
+            str(row.batch_size),
+            str(row.context_tokens),
+            str(row.topk),
+            str(row.num_steps),
+            str(row.num_draft_tokens),
+            _time(row.graph_s),
+            _ABSENT if row.graph_nodes is None else str(row.graph_nodes),
+            _time(row.selection_s),
+            _time(row.baseline_s),
+        ]
+        for row in record.drafts
+    ]
+    return f"A whole draft\n{table(rows, align='rrrrrrrrr')}"
+
+
+def _kernels(record: DraftRecord) -> str:
+    """Kernels that take most."""
+    rows = [["kernel", "launches", "us each", "us in all"]]
+    rows += [
+        [
+            row.name[:_LONGEST_NAME],
+            str(row.calls),
+            _time(row.time_s),
+            _time(row.calls * row.time_s),
+        ]
+        for row in record.kernels[:_MOST_KERNELS]
+    ]
+    return f"Kernels ({record.kernels_of})\n{table(rows, align='lrrr')}"
+
+
+def bar_verdict(record: DraftRecord) -> str:
+    r"""Whether a chain's step at batch 1 is as near to its floor as is asked of it.
+
+    .. math:: t / t_{\text{floor}} \le 1.35 \text{ from 500 MB of weights on, else } 1.6
+
+    Parameters
+    ----------
+    record : DraftRecord
+        The record.
+
+    Returns
+    -------
+    str
+        One sentence.
+
+    Notes
+    -----
+    The floor is that of the bandwidth that was measured beside it. drafter.md 22.
+
+    Examples
+    --------
+    >>> from specmodel.measurement.example import example_record
+    >>> bar_verdict(example_record())
+    'batch 1, a chain: 1.22 to 1.25 times the floor; the bar for heads of 680 MB is 1.35: met'
+    """
+    rows = [row for row in record.steps if row.batch_size == 1 and row.topk == 1]
+    if record.kind == DRY:
+        return "a dry run says nothing of the bar"
+    if not rows:
+        return "no chain at batch 1 was measured, so nothing is said of the bar"
+    shortest = min(rows, key=lambda row: row.context_tokens)
+    step_bytes = shortest.floor_s * record.read_bandwidth_bytes_per_s
+    weight_bytes = step_bytes - shortest.context_tokens * _cached_bytes(record)
+    bar = BARS[0] if weight_bytes >= LARGE_HEAD_BYTES else BARS[1]
+    ratios = [row.ratio for row in rows]
+    met = "met" if max(ratios) <= bar else "not met"
+    return (
+        f"batch 1, a chain: {min(ratios):.2f} to {max(ratios):.2f} times the floor; the bar for heads of "
+        f"{weight_bytes / MEGA:.0f} MB is {bar:g}: {met}"
+    )
+
+
+def _cached_bytes(record: DraftRecord) -> int:
+    """Bytes that the cache holds for a token of a model with grouped heads, [B]."""
+    value_bytes = 4 if record.dtype == "float32" else 2
+    return 2 * record.shapes.num_kv_heads * record.shapes.head_dim * value_bytes

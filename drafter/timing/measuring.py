@@ -1,0 +1,364 @@
+"""A whole measurement: bandwidth, then every load of a grid, into one record."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+import triton
+
+from drafter.engine.draft_engine import PROGRAMMATIC_FROM_SM
+from drafter.engine.shared_state import SharedState
+from drafter.model_to_run import ModelToRun
+from drafter.spec import DraftSpec
+from drafter.timing.draft_works import (
+    FLUSH,
+    HOT_STEPS,
+    MADE_UP_BYTES_PER_S,
+    WorkSource,
+    baseline_name,
+    draft_name,
+    extend_name,
+    extend_works,
+    fill_cache,
+    has_baseline,
+    load_works,
+)
+from drafter.timing.grid import StepLoad, TimingGrid, fitting_contexts
+from drafter.timing.kernel_trace import kernel_times
+from drafter.timing.memory_read import ReadBuffer
+from drafter.timing.refusals import (
+    LEAST_FLUSHES,
+    MOST_CLOCK_CHANGE,
+    MeasurementRefusedError,
+    check_cold,
+    check_line,
+    check_spread,
+    clock_change,
+)
+from drafter.timing.samples import Difference, difference, step_difference
+from drafter.timing.stopwatch import Stopwatch, Timed, Work, timed
+from specmodel.measurement import (
+    Clocks,
+    DraftRecord,
+    DraftShapes,
+    DraftTiming,
+    ExtendTiming,
+    KernelTiming,
+    StepTiming,
+)
+from specmodel.measurement.draft_record import COLD, DRY
+from specmodel.units import PERCENT
+from specmodel.version import __version__
+
+_ATTEMPTS: Final = 2
+_MEMORY_SHARE: Final = 0.8
+_READS: Final = 4
+
+
+@dataclass
+class _Findings:
+    """What was measured so far."""
+
+    steps: list[StepTiming] = field(default_factory=list)
+    extends: list[ExtendTiming] = field(default_factory=list)
+    drafts: list[DraftTiming] = field(default_factory=list)
+    kernels: tuple[KernelTiming, ...] = ()
+    kernels_of: str = ""
+    clocks: list[Clocks] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    tell: Callable[[str], None] = lambda _: None
+
+
+def measured_record(
+    model: ModelToRun,
+    grid: TimingGrid,
+    stopwatch: Stopwatch,
+    *,
+    device: torch.device,
+    dtype: torch.dtype = torch.bfloat16,
+    tell: Callable[[str], None] = lambda _: None,
+) -> DraftRecord:
+    """Time a draft model at every load of a grid.
+
+    Parameters
+    ----------
+    model : ModelToRun
+        The draft model.
+    grid : TimingGrid
+        Loads and depths.
+    stopwatch : Stopwatch
+        Of the device; the dry one makes a record that says so.
+    device : torch.device
+        Where.
+    dtype : torch.dtype
+        Storage type.
+    tell : callable
+        Is told what goes on, a line at a time.
+
+    Returns
+    -------
+    DraftRecord
+        Loads that were refused or did not fit are named in its notes.
+
+    Raises
+    ------
+    MeasurementRefusedError
+        If the bandwidth, or every load, is refused.
+    ParameterError
+        If the model has latent heads, or counts do not fit.
+
+    Notes
+    -----
+    A load that is refused is measured once more before it is left out. drafter.md 20 and 21.
+
+    Examples
+    --------
+    >>> measured_record.__name__
+    'measured_record'
+    """
+    cache_bytes = stopwatch.cache_bytes
+    flush = ReadBuffer(LEAST_FLUSHES * (cache_bytes or 0), device)
+    check_cold(model.name, flush.num_bytes, cache_bytes)
+    weights = {
+        name: value.to(device, dtype if value.is_floating_point() else None)
+        for name, value in model.weights.items()
+    }
+    findings = _Findings(tell=tell)
+    bandwidth = _read_bandwidth(stopwatch, grid, flush, device, findings)
+    tell(f"read bandwidth {bandwidth:.3g} B/s")
+    for batch_size in sorted(grid.batch_sizes):
+        contexts = fitting_contexts(
+            model.spec,
+            grid,
+            batch_size=batch_size,
+            value_bytes=dtype.itemsize,
+            free_bytes=_MEMORY_SHARE * stopwatch.free_bytes(),
+        )
+        for context in sorted(set(grid.contexts) - set(contexts)):
+            findings.notes.append(f"batch {batch_size}, context {context}: does not fit in memory")
+        if not contexts:
+            continue
+        source = WorkSource(
+            SharedState(
+                model.spec,
+                weights,
+                dtype=dtype,
+                device=device,
+                capacity=max(contexts) + grid.spare_slots,
+                most_requests=batch_size,
+            ),
+            flush,
+            grid,
+            _multiprocessors(device),
+            stopwatch.described().sm >= PROGRAMMATIC_FROM_SM,
+        )
+        fill_cache(source.state)
+        for load in grid.loads(batch_size):
+            if load.context_tokens in contexts:
+                tell(str(load))
+                _measure_load(source, load, stopwatch, bandwidth, findings)
+        del source
+    if not findings.steps or not findings.extends:
+        why = findings.refused[-1] if findings.refused else "no load fits in memory"
+        raise MeasurementRefusedError(model.name, f"nothing is left to record; the last was: {why}")
+    return _record(model, stopwatch, bandwidth, dtype, findings)
+
+
+def _read_bandwidth(
+    stopwatch: Stopwatch,
+    grid: TimingGrid,
+    flush: ReadBuffer,
+    device: torch.device,
+    findings: _Findings,
+) -> float:
+    """Rate of a kernel that only reads, [B/s]."""
+    buffer = ReadBuffer(2 * flush.num_bytes, device)  # eight times the cache: it evicts itself
+
+    def several() -> None:
+        for _ in range(_READS):
+            buffer.read()
+
+    each_s = buffer.num_bytes / MADE_UP_BYTES_PER_S  # what a dry run shows
+    works = [Work("one", buffer.read, each_s), Work("several", several, _READS * each_s)]
+    found = timed("read bandwidth", works, stopwatch, grid.plan)
+    findings.clocks.extend(found.clocks)
+    more = difference(found.samples["several"], found.samples["one"])
+    check_spread("read bandwidth", more.spread)
+    return (_READS - 1) * buffer.num_bytes / more.time_s
+
+
+def _measure_load(
+    source: WorkSource,
+    load: StepLoad,
+    stopwatch: Stopwatch,
+    bandwidth_bytes_per_s: float,
+    findings: _Findings,
+) -> None:
+    """Rows of one load, or a note on why there are none."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            step, draft, found = _steps(source, load, stopwatch, bandwidth_bytes_per_s)
+            extends = _extends(source, load, stopwatch) if load.topk == source.grid.topks[0] else []
+        except MeasurementRefusedError as error:
+            if attempt + 1 == _ATTEMPTS:
+                findings.refused.append(str(error))
+                findings.notes.append(str(error))
+                findings.tell(str(error))
+            continue
+        if step.baseline_s is None and has_baseline(source.state.spec, load):
+            findings.notes.append(
+                f"{load}: torch runs no baseline, or noise is larger than its step"
+            )
+        findings.steps.append(step)
+        findings.drafts.append(draft)
+        findings.extends.extend(extends)
+        findings.clocks.extend(found.clocks)
+        break
+    if not findings.kernels and stopwatch.kind != DRY:
+        deepest = draft_name(source.grid.num_steps)
+        work = next(each for each in load_works(source, load) if each.name == deepest)
+        findings.kernels = kernel_times(stopwatch.prepared(work).replay)
+        findings.kernels_of = f"{load}: a flush and a {work.name}"
+
+
+def _steps(
+    source: WorkSource, load: StepLoad, stopwatch: Stopwatch, bandwidth_bytes_per_s: float
+) -> tuple[StepTiming, DraftTiming, Timed]:
+    """Step and whole draft of a load."""
+    grid, what = source.grid, str(load)
+    found = timed(what, load_works(source, load), stopwatch, grid.plan)
+    samples = found.samples
+    flush = samples[FLUSH]
+    by_depth = {depth: samples[draft_name(depth)] for depth in grid.depths}
+    step = step_difference(by_depth)
+    check_line(what, {depth: each.median_s for depth, each in by_depth.items()})
+    check_spread(what, step.spread)
+    deepest = draft_name(grid.num_steps)
+    name = deepest if load.topk == 1 else "whole tree"
+    whole = difference(samples[name], flush)
+    check_spread(what, whole.spread)
+    selection = None if load.topk == 1 else _claimed(difference(samples[name], samples[deepest]))
+    ends = {
+        depth: samples[baseline_name(depth)]
+        for depth in grid.depths
+        if baseline_name(depth) in samples
+    }
+    nodes = found.nodes[name]
+    timing = StepTiming(
+        batch_size=load.batch_size,
+        context_tokens=load.context_tokens,
+        topk=load.topk,
+        time_s=step.time_s,
+        floor_s=source.work_of(load).step_bytes / bandwidth_bytes_per_s,
+        hot_time_s=samples["hot steps"].median_s / HOT_STEPS,
+        cold_time_s=_claimed(difference(samples["cold step"], flush)),
+        baseline_s=_claimed(step_difference(ends)) if ends else None,
+        spread=step.spread,
+        num_samples=step.num_samples,
+    )
+    draft = DraftTiming(
+        batch_size=load.batch_size,
+        context_tokens=load.context_tokens,
+        topk=load.topk,
+        num_steps=grid.num_steps,
+        num_draft_tokens=source.tree_tokens(load.topk) or grid.num_steps + 1,
+        graph_s=whole.time_s,
+        graph_nodes=None if nodes is None else nodes - 1,  # without the flush
+        selection_s=selection,
+        baseline_s=_claimed(difference(ends[grid.num_steps], flush)) if ends else None,
+        spread=whole.spread,
+        num_samples=whole.num_samples,
+    )
+    return timing, draft, found
+
+
+def _extends(source: WorkSource, load: StepLoad, stopwatch: Stopwatch) -> list[ExtendTiming]:
+    """Extend passes of a load."""
+    what = f"extend passes at {load}"
+    works = extend_works(source, load, source.grid.accepted)
+    found = timed(what, works, stopwatch, source.grid.plan)
+    rows = []
+    for count in sorted(source.grid.accepted):
+        each = difference(found.samples[extend_name(count)], found.samples[FLUSH])
+        check_spread(what, each.spread)
+        rows.append(
+            ExtendTiming(
+                tokens=count,
+                batch_size=load.batch_size,
+                context_tokens=load.context_tokens,
+                time_s=each.time_s,
+                spread=each.spread,
+                num_samples=each.num_samples,
+            )
+        )
+    return rows
+
+
+def _claimed(found: Difference) -> float | None:
+    """A time that is reported beside others; None where noise is larger than it, [s]."""
+    return found.time_s if found.time_s > 0 else None
+
+
+def _multiprocessors(device: torch.device) -> int:
+    """Multiprocessors of the device; 1 without one, [-]."""
+    if device.type != "cuda":
+        return 1
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def _shapes(spec: DraftSpec) -> DraftShapes:
+    """Shapes for the record."""
+    names = set(DraftShapes.__slots__) - {"attention"}
+    counts: dict[str, Any] = {name: getattr(spec, name) for name in names}
+    return DraftShapes(**counts, attention="grouped" if spec.latent is None else "latent")
+
+
+def _record(
+    model: ModelToRun,
+    stopwatch: Stopwatch,
+    bandwidth_bytes_per_s: float,
+    dtype: torch.dtype,
+    findings: _Findings,
+) -> DraftRecord:
+    """The record of what was found."""
+    device = stopwatch.described()
+    if stopwatch.kind == DRY:
+        findings.notes.append("a dry run: every time in this record is made up")
+    elif not findings.clocks:
+        findings.notes.append("the clocks could not be read, so they were not checked")
+    for name, change in clock_change(findings.clocks).items():
+        if change > MOST_CLOCK_CHANGE:
+            findings.notes.append(
+                f"the {name} clock differs by {change / PERCENT:.1f} % between loads"
+            )
+    rows: list[StepTiming | ExtendTiming | DraftTiming] = [*findings.steps, *findings.extends]
+    rows += findings.drafts
+    return DraftRecord(
+        kind=stopwatch.kind,
+        draft_model=model.name,
+        layout=model.layout,
+        shapes=_shapes(model.spec),
+        dtype=str(dtype).removeprefix("torch."),
+        substituted=model.substituted,
+        device=device.name,
+        device_uuid=device.uuid,
+        driver=device.driver,
+        sm=device.sm,
+        device_state=device.state,
+        clocks_before=findings.clocks[0] if findings.clocks else None,
+        clocks_after=findings.clocks[-1] if findings.clocks else None,
+        torch_version=torch.__version__,
+        triton_version=triton.__version__,
+        package_version=__version__,
+        read_bandwidth_bytes_per_s=bandwidth_bytes_per_s,
+        cache_state=COLD,
+        spread=max(row.spread for row in rows),
+        steps=tuple(findings.steps),
+        extends=tuple(findings.extends),
+        drafts=tuple(findings.drafts),
+        kernels=findings.kernels,
+        kernels_of=findings.kernels_of if findings.kernels else "",
+        notes=tuple(findings.notes),
+    )

@@ -1,0 +1,218 @@
+"""The table of tiles as text: rows of one kind of GPU replaced, those of others kept."""
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, fields
+from importlib.resources import files
+from pathlib import Path
+from typing import Final, final
+
+from specmodel.errors import FormatError, ParameterError
+
+_HEADER: Final = """\
+# Tiles of products of weights and tokens, by compute capability and shape.
+#
+# sm: compute capability times ten. tokens, rows, width: the pass and the weights, rounded up to powers
+# of two. how: what the row rests on: `compiled` (register and stack report of a build without a GPU)
+# or `measured` (time with cold weights; such a row also names its record). A missing row means
+# the rule of drafter/kernels/launch_plan.py.
+"""
+WAYS: Final = ("compiled", "measured")
+"""What a row may rest on."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class TileRow:
+    """One row of the table.
+
+    Parameters
+    ----------
+    sm : int
+        Compute capability times ten, [-].
+    tokens, rows, width : int
+        Pass and weights, powers of two, [-].
+    block_n, block_k, num_warps, num_stages : int
+        The tiles, [-].
+    how : str
+        ``compiled`` or ``measured``.
+    record : str
+        What was measured on what; empty for a row that was compiled.
+
+    Raises
+    ------
+    ParameterError
+        If a number is no power of two, or a measured row names no record.
+
+    Examples
+    --------
+    >>> TileRow(sm=90, tokens=1, rows=4096, width=8192, block_n=4, block_k=1024, num_warps=4,
+    ...         num_stages=1, how="compiled").record
+    ''
+    """
+
+    sm: int
+    tokens: int
+    rows: int
+    width: int
+    block_n: int
+    block_k: int
+    num_warps: int
+    num_stages: int
+    how: str
+    record: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("tokens", "rows", "width", "block_n", "block_k", "num_warps"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1 or value & (value - 1):
+                raise ParameterError(name, value, "a power of two")
+        for name in ("sm", "num_stages"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ParameterError(name, value, "a whole number of at least 1")
+        if self.how not in WAYS:
+            raise ParameterError("how", repr(self.how), " or ".join(WAYS))
+        if self.how == "measured" and not self.record:
+            raise ParameterError("record", "none", "what was measured on what")
+
+    @property
+    def key(self) -> tuple[int, int, int, int]:
+        """What the row is found by."""
+        return (self.sm, self.tokens, self.rows, self.width)
+
+
+def shipped_table() -> Path:
+    r"""Place of the table that launches read.
+
+    .. math:: \text{package} \mapsto \text{path}
+
+    Returns
+    -------
+    pathlib.Path
+
+    Notes
+    -----
+    In a linked installation that is the file of the working tree.
+
+    Examples
+    --------
+    >>> shipped_table().name
+    'launch.toml'
+    """
+    return Path(str(files("drafter").joinpath("kernels", "launch.toml")))
+
+
+def read_table(path: Path) -> tuple[TileRow, ...]:
+    r"""Rows of a table.
+
+    .. math:: \text{TOML} \mapsto \text{rows}
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The file.
+
+    Returns
+    -------
+    tuple of TileRow
+
+    Raises
+    ------
+    FormatError
+        If the file is missing, no TOML, or a row is not sound.
+
+    Examples
+    --------
+    >>> isinstance(read_table(shipped_table()), tuple)
+    True
+    """
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8")).get("tiles", [])
+    except OSError as error:
+        raise FormatError(path, f"cannot be read: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FormatError(path, f"not valid TOML: {error}") from None
+    rows = []
+    known = {field.name for field in fields(TileRow)}
+    for number, table in enumerate(tables, start=1):
+        if not isinstance(table, dict) or not known - {"record"} <= set(table) <= known:
+            raise FormatError(path, f"row {number} must have the keys {', '.join(sorted(known))}")
+        try:
+            rows.append(TileRow(**table))
+        except ParameterError as error:
+            raise FormatError(path, f"row {number}: {error}") from None
+    return tuple(rows)
+
+
+def merged(old: Iterable[TileRow], new: Iterable[TileRow]) -> tuple[TileRow, ...]:
+    r"""Rows of both, the new one where both have a key.
+
+    .. math:: (\text{old} \setminus \text{new}) \cup \text{new}
+
+    Parameters
+    ----------
+    old, new : iterable of TileRow
+        Rows before, and those that were found.
+
+    Returns
+    -------
+    tuple of TileRow
+        In the order of their keys.
+
+    Notes
+    -----
+    What was measured on one kind of GPU says nothing of another, so those rows stay.
+
+    Examples
+    --------
+    >>> merged([], [])
+    ()
+    """
+    rows = {row.key: row for row in (*old, *new)}
+    return tuple(sorted(rows.values()))
+
+
+def table_text(rows: Iterable[TileRow]) -> str:
+    r"""A table as the text of its file.
+
+    .. math:: \text{rows} \mapsto \text{TOML}
+
+    Parameters
+    ----------
+    rows : iterable of TileRow
+        In the order in which they are written.
+
+    Returns
+    -------
+    str
+        Reading it gives the rows back.
+
+    Examples
+    --------
+    >>> table_text([]).splitlines()[-1]
+    'tiles = []'
+    """
+    names = [field.name for field in fields(TileRow)]
+    parts = [
+        "\n".join(
+            [
+                "[[tiles]]",
+                *(
+                    f"{name} = {_toml(value)}"
+                    for name, value in zip(names, astuple(row), strict=True)
+                    if value != ""
+                ),
+            ]
+        )
+        for row in rows
+    ]
+    return "\n\n".join([_HEADER.rstrip(), *(parts or ["tiles = []"])]) + "\n"
+
+
+def _toml(value: int | str) -> str:
+    """A value as TOML; texts hold no control characters."""
+    if isinstance(value, int):
+        return str(value)
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{"".join(each for each in escaped if each.isprintable())}"'

@@ -1,0 +1,113 @@
+"""Products of weights and tokens against fp64: both paths, odd shapes, every storage type."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from drafter.kernels.gate_up import gate_up
+from drafter.kernels.launch_plan import Tiles
+from drafter.kernels.linear import linear
+
+TYPES = [torch.float32, torch.float16, torch.bfloat16]
+SHAPES = [(1, 63, 123), (3, 40, 256), (8, 97, 1030), (9, 63, 123), (17, 130, 256), (70, 33, 72)]
+
+
+def normed(values: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    return values * (values.square().mean(-1, keepdim=True) + eps).rsqrt() * weight
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(("tokens", "rows", "width"), SHAPES)
+def test_linear_with_bias_and_residual_is_the_fp64_product(
+    guard: Any,
+    normal: Any,
+    check_close: Callable[..., None],
+    dtype: torch.dtype,
+    tokens: int,
+    rows: int,
+    width: int,
+) -> None:
+    x, weight = normal(tokens, width, dtype=dtype), normal(rows, width, dtype=dtype)
+    bias, residual = normal(rows, dtype=dtype), normal(tokens, rows)
+    out = guard.space(tokens, rows, dtype=dtype)
+    linear(
+        guard.given(x),
+        guard.given(weight),
+        out,
+        bias=guard.given(bias),
+        residual=guard.given(residual),
+    )
+    check_close(out, x.double() @ weight.double().T + bias.double() + residual.double(), dtype)
+
+
+@pytest.mark.parametrize("tiles", [(4, 1024, 1), (2, 64, 1), (8, 16, 1)])
+def test_linear_does_not_depend_on_the_tiles(
+    guard: Any,
+    normal: Any,
+    check_close: Callable[..., None],
+    tiles: tuple[int, int, int],
+) -> None:
+    x, weight = normal(2, 90), normal(21, 90)
+    out = guard.space(2, 21)
+    cut = Tiles(block_n=tiles[0], block_k=tiles[1], num_warps=4, num_stages=tiles[2])
+    linear(guard.given(x), guard.given(weight), out, tiles=cut)
+    check_close(out, x.double() @ weight.double().T, torch.float32)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("tokens", [1, 5])
+def test_a_norm_in_the_product_is_a_norm_before_it(
+    guard: Any,
+    normal: Any,
+    check_close: Callable[..., None],
+    dtype: torch.dtype,
+    tokens: int,
+) -> None:
+    x, weight, gain = (
+        normal(tokens, 200, scale=30.0),
+        normal(50, 200, dtype=dtype),
+        normal(200, dtype=dtype),
+    )
+    out = guard.space(tokens, 50)
+    linear(guard.given(x), guard.given(weight), out, norm=guard.given(gain), eps=1e-5)
+    truth = normed(x.double(), gain.double(), 1e-5) @ weight.double().T
+    check_close(out, truth, torch.float32)  # nothing but the sums is rounded
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(
+    ("tokens", "rows", "width"), [(1, 63, 123), (4, 130, 64), (11, 63, 123), (20, 70, 64)]
+)
+def test_gate_and_up_are_gated_by_silu(
+    guard: Any,
+    normal: Any,
+    check_close: Callable[..., None],
+    dtype: torch.dtype,
+    tokens: int,
+    rows: int,
+    width: int,
+) -> None:
+    x = normal(tokens, width, dtype=dtype)
+    gate, up = (normal(rows, width, dtype=dtype, scale=0.2) for _ in range(2))
+    out = guard.space(tokens, rows, dtype=dtype)
+    gate_up(guard.given(x), guard.given(gate), guard.given(up), out)
+    left, right = x.double() @ gate.double().T, x.double() @ up.double().T
+    check_close(out, left / (1 + torch.exp(-left)) * right, dtype)
+
+
+def test_the_norm_before_the_mlp_can_be_part_of_it(
+    guard: Any,
+    normal: Any,
+    check_close: Callable[..., None],
+) -> None:
+    x, gain = normal(2, 96, scale=5.0), normal(96)
+    gate, up = normal(40, 96, scale=0.2), normal(40, 96, scale=0.2)
+    out = guard.space(2, 40)
+    gate_up(
+        guard.given(x), guard.given(gate), guard.given(up), out, norm=guard.given(gain), eps=1e-5
+    )
+    y = normed(x.double(), gain.double(), 1e-5)
+    left = y @ gate.double().T
+    check_close(out, left / (1 + torch.exp(-left)) * (y @ up.double().T), torch.float32)

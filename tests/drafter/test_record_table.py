@@ -1,0 +1,68 @@
+"""A record as text: what stands in it, and what is said of the bar."""
+
+from dataclasses import replace
+
+import pytest
+
+from drafter.report.record_table import bar_verdict, record_json, record_text
+from specmodel.measurement import DraftRecord, StepTiming
+from specmodel.measurement.example import example_record
+
+RECORD = example_record()
+
+
+def with_step(**changes: float) -> DraftRecord:
+    step: StepTiming = replace(RECORD.steps[0], **changes)  # type: ignore[arg-type]
+    return replace(RECORD, steps=(step,))
+
+
+def test_every_time_stands_beside_its_floor_in_80_columns() -> None:
+    text = record_text(RECORD)
+    assert max(map(len, text.splitlines())) <= 80
+    (line,) = (each for each in text.splitlines() if each.split()[:3] == ["1", "8192", "1"])
+    assert line.split()[3:6] == ["220", "180", "1.22"]
+    assert "4.3 TB/s" in text
+    assert "1.98, memory 3.20 GHz" in text
+    assert "embed_tokens.weight: random" in text
+    assert "linear_matvec_kernel" in text
+
+
+def test_a_dry_record_says_so_first_and_says_nothing_of_the_bar() -> None:
+    text = record_text(replace(RECORD, kind="dry"))
+    assert text.splitlines()[0].startswith("DRY RUN")
+    assert "a dry run says nothing of the bar" in text
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "ratio", "bar", "met"),
+    [
+        (749, 1.35, "1.35", "met"),
+        (749, 1.36, "1.35", "not met"),
+        (501, 1.5, "1.35", "not met"),
+        (499, 1.5, "1.6", "met"),
+        (341, 1.61, "1.6", "not met"),
+    ],
+)
+def test_large_heads_have_the_stricter_bar(
+    megabytes: float, ratio: float, bar: str, met: str
+) -> None:
+    """drafter.md 22: 1.35 from 500 MB on, 1.6 below; weights without the cache of 2048 x 4096 bytes."""
+    floor_s = (megabytes * 1e6 + 2048 * 2 * 8 * 128 * 2) / RECORD.read_bandwidth_bytes_per_s
+    verdict = bar_verdict(with_step(floor_s=floor_s, time_s=ratio * floor_s * (1 - 1e-9)))
+    assert f"heads of {megabytes} MB is {bar}: {met}" in verdict
+
+
+def test_the_worst_context_of_batch_1_decides() -> None:
+    worse = replace(RECORD.steps[1], time_s=2.0 * RECORD.steps[1].floor_s)
+    assert "1.25 to 2.00 times" in bar_verdict(replace(RECORD, steps=(RECORD.steps[0], worse)))
+
+
+def test_without_a_chain_at_batch_1_nothing_is_said_of_the_bar() -> None:
+    assert "no chain at batch 1" in bar_verdict(with_step(batch_size=2))
+
+
+def test_the_json_is_the_record_with_its_schema() -> None:
+    answer = record_json(RECORD)
+    assert answer["schema_version"] == 1
+    assert answer["steps"][0]["time_s"] == 2.0e-4
+    assert "times the floor" in answer["bar"]

@@ -1,0 +1,49 @@
+"""A dry run goes the whole way through the interpreter, and its record can be taken for nothing else."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from drafter.model_to_run import ModelToRun
+from drafter.random_weights import random_weights
+from drafter.reference.example import example_spec
+from drafter.timing.dry_stopwatch import DryStopwatch
+from drafter.timing.grid import DRY_GRID
+from drafter.timing.measuring import measured_record
+from drafter.timing.memory_read import LINE, memory_read
+from specmodel.errors import FormatError, ParameterError
+from specmodel.measurement import DraftRecord, load_record, save_record
+
+
+@pytest.fixture(scope="module")
+def record() -> DraftRecord:
+    spec = example_spec()
+    weights = random_weights(spec, seed=0, dtype=torch.float32)
+    model = ModelToRun(name="example", layout="none", spec=spec, weights=weights)
+    return measured_record(model, DRY_GRID, DryStopwatch(), device=torch.device("cpu"))
+
+
+def test_a_dry_run_shows_its_made_up_times_and_says_so(record: DraftRecord) -> None:
+    assert record.kind == "dry"
+    assert record.device.startswith("none")
+    assert "made up" in record.notes[-1]
+    # 30 % over the bytes at one TB/s, which is also the bandwidth that it shows
+    assert [row.ratio for row in record.steps] == [pytest.approx(1.3)] * 2
+    assert {row.topk for row in record.steps} == {1, 2}
+    assert record.steps[0].baseline_s == pytest.approx(1.5 * record.steps[0].time_s)
+
+
+def test_nothing_is_predicted_from_a_dry_run(record: DraftRecord, tmp_path: Path) -> None:
+    save_record(record, tmp_path / "drafter.json")
+    with pytest.raises(FormatError, match="its times are made up"):
+        load_record(tmp_path / "drafter.json")
+    with pytest.raises(ParameterError, match="its times are made up"):
+        record.step_time_s(context_tokens=8)
+
+
+def test_a_reading_reads_every_number_of_the_buffer() -> None:
+    source = torch.randn(3, LINE, generator=torch.Generator().manual_seed(1))
+    sums = torch.full((3,), float("nan"))
+    memory_read(source, sums)
+    torch.testing.assert_close(sums.double(), source.double().sum(1), rtol=1e-4, atol=1e-2)

@@ -1,0 +1,220 @@
+"""A whole measurement on a fake clock: arithmetic of the rows, and what becomes of refused loads."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from drafter.model_to_run import ModelToRun
+from drafter.random_weights import random_weights
+from drafter.reference.example import example_spec
+from drafter.timing.grid import TimingGrid
+from drafter.timing.measuring import measured_record
+from drafter.timing.refusals import MeasurementRefusedError
+from drafter.timing.stopwatch import SamplePlan
+from drafter.timing.torch_baseline import TorchBaseline
+from specmodel.measurement import Clocks, DraftRecord, load_record, save_record
+
+GRID = TimingGrid(
+    batch_sizes=(1, 4),
+    contexts=(16, 64),
+    topks=(1, 2),
+    depths=(1, 3, 5),
+    accepted=(2, 1),
+    num_draft_tokens=6,
+    plan=SamplePlan(replays=2, samples=3, warm_up_s=0.0),
+)
+FLUSH_S, STEP_S, EXTEND_S, READ_S = 1e-4, 2e-4, 3e-4, 5e-5
+TIMES = {
+    "flush": FLUSH_S,
+    "one": READ_S,
+    "several": 4 * READ_S,
+    "whole tree": FLUSH_S + EXTEND_S + 4 * STEP_S + 7e-6,
+    "cold step": FLUSH_S + 2.2e-4,
+    "hot steps": 4 * 1.5e-4,
+    **{f"draft of {k}": FLUSH_S + EXTEND_S + (k - 1) * STEP_S for k in (1, 3, 5)},
+    **{f"baseline of {k}": FLUSH_S + 5e-4 + (k - 1) * 3e-4 for k in (1, 3, 5)},
+    **{f"extend of {m}": FLUSH_S + EXTEND_S + 1e-6 * m for m in (1, 2)},
+}
+Measure = Callable[..., DraftRecord]
+
+
+@pytest.fixture
+def measure(fake: Any) -> Measure:  # noqa: ANN401
+    spec = example_spec()
+    model = ModelToRun(
+        name="example",
+        layout="none",
+        spec=spec,
+        weights=random_weights(spec, seed=0, dtype=torch.float32),
+        substituted=("embed_tokens.weight: random",),
+    )
+
+    def run(*, tell: Callable[[str], None] = lambda _: None, **behaviour: Any) -> DraftRecord:  # noqa: ANN401
+        behaviour = {"time_s": lambda work, _: TIMES[work.name]} | behaviour
+        return measured_record(
+            model, GRID, fake(**behaviour), device=torch.device("cpu"), tell=tell
+        )
+
+    return run
+
+
+def test_every_load_of_the_grid_has_its_rows(measure: Measure) -> None:
+    record = measure()
+    loads = {(row.batch_size, row.context_tokens, row.topk) for row in record.steps}
+    assert loads == {(b, c, t) for b in (1, 4) for c in (16, 64) for t in (1, 2)}
+    assert len(record.drafts) == len(record.steps) == 8
+    extends = {(row.tokens, row.batch_size, row.context_tokens) for row in record.extends}
+    assert extends == {(m, b, c) for m in (1, 2) for b in (1, 4) for c in (16, 64)}
+
+
+def test_a_step_is_the_slope_and_flush_and_launch_are_in_no_row(measure: Measure) -> None:
+    record = measure()
+    for row in record.steps:
+        assert row.time_s == pytest.approx(STEP_S)
+        assert row.cold_time_s == pytest.approx(2.2e-4)
+        assert row.hot_time_s == pytest.approx(1.5e-4)
+        assert row.baseline_s == (pytest.approx(3e-4) if row.topk == 1 else None)
+        assert row.num_samples == 6
+    for extend in record.extends:
+        assert extend.time_s == pytest.approx(EXTEND_S + 1e-6 * extend.tokens)
+    for draft in record.drafts:
+        selection_s = 7e-6 if draft.topk == 2 else 0.0
+        assert draft.graph_s == pytest.approx(EXTEND_S + 4 * STEP_S + selection_s)
+        assert draft.selection_s == (pytest.approx(7e-6) if draft.topk == 2 else None)
+        assert draft.graph_nodes == 11  # of 12 one is the flush
+        assert draft.num_draft_tokens == 6
+
+
+def test_the_floor_is_the_bytes_of_the_step_at_the_measured_bandwidth(measure: Measure) -> None:
+    record = measure()
+    # two of the lines of which one flushes 1000 bytes: 32768 numbers of 4 bytes each
+    assert record.read_bandwidth_bytes_per_s == pytest.approx(2 * 32768 * 4 / READ_S)
+    # P of drafter.md 9 for the example's counts, 2 bytes each, and its cache
+    parameters = 2 * 24 * (4 + 2 * 2) * 8 + 4 * 8 * 24 + 3 * 24 * 40 + 29 * 24
+    for row in record.steps:
+        num_bytes = 2 * parameters + row.batch_size * row.context_tokens * 2 * 2 * 8 * 2
+        assert row.floor_s == pytest.approx(num_bytes / record.read_bandwidth_bytes_per_s)
+
+
+def test_the_record_says_what_was_measured_on_what(measure: Measure, tmp_path: Any) -> None:  # noqa: ANN401
+    record = measure()
+    assert (record.kind, record.cache_state) == ("measured", "cold")
+    assert (record.device, record.device_uuid, record.sm) == ("a fake", "GPU-0", 90)
+    assert record.substituted == ("embed_tokens.weight: random",)
+    assert record.clocks_before is not None
+    assert record.shapes.mlp_width == 40
+    assert record.notes == ()
+    save_record(record, tmp_path / "drafter.json")
+    assert load_record(tmp_path / "drafter.json") == record
+
+
+def test_a_load_that_does_not_repeat_is_left_out_and_named(measure: Measure) -> None:
+    told: list[str] = []
+
+    def restless(work: Any, number: int) -> float:  # noqa: ANN401
+        # a whole tree of one load takes 20 % longer in every second run of three samples
+        late = work.name == "whole tree" and (number // 7) < 2 and (number % 7) > 3
+        return TIMES[work.name] * (1.2 if late else 1.0)
+
+    record = measure(time_s=restless, tell=told.append)
+    assert (1, 16, 2) not in {(r.batch_size, r.context_tokens, r.topk) for r in record.steps}
+    assert len(record.steps) == 7
+    (note,) = record.notes
+    assert note.startswith("batch 1, context 16, topk 2: refused: two identical runs differ")
+    assert note in told
+
+
+def test_a_load_that_was_disturbed_once_is_measured_again(measure: Measure) -> None:
+    def disturbed(work: Any, number: int) -> float:  # noqa: ANN401
+        late = work.name == "whole tree" and 4 <= number < 7
+        return TIMES[work.name] * (1.2 if late else 1.0)
+
+    record = measure(time_s=disturbed)
+    assert (len(record.steps), record.notes) == (8, ())
+
+
+def test_nothing_is_recorded_where_every_load_is_refused(measure: Measure) -> None:
+    def flat(work: Any, _: int) -> float:  # noqa: ANN401
+        return 1e-4 if work.name.startswith("draft") else TIMES[work.name]
+
+    with pytest.raises(MeasurementRefusedError, match="nothing is left to record; the last was"):
+        measure(time_s=flat)
+
+
+def test_clocks_that_move_in_every_load_refuse_the_measurement(measure: Measure) -> None:
+    def ramp() -> Any:  # noqa: ANN401
+        yield from [Clocks(multiprocessor_hz=2e9, memory_hz=3e9)] * 3  # the bandwidth
+        hertz = 1.0e9
+        while True:
+            hertz *= 1.02
+            yield Clocks(multiprocessor_hz=hertz, memory_hz=3e9)
+
+    with pytest.raises(MeasurementRefusedError, match="the multiprocessor clock moved"):
+        measure(readings=ramp())
+
+
+def test_clocks_that_could_not_be_read_are_said(measure: Measure) -> None:
+    record = measure(readings=iter([None] * 1000))
+    assert record.clocks_before is None
+    assert "the clocks could not be read, so they were not checked" in record.notes
+
+
+def test_clocks_that_differ_between_loads_are_said(measure: Measure) -> None:
+    def two_speeds() -> Any:  # noqa: ANN401
+        for hertz in (2e9, 1.8e9):
+            yield from [Clocks(multiprocessor_hz=hertz, memory_hz=3e9)] * 15
+        yield from [Clocks(multiprocessor_hz=1.8e9, memory_hz=3e9)] * 1000
+
+    assert (
+        "the multiprocessor clock differs by 10.0 % between loads"
+        in measure(readings=two_speeds()).notes
+    )
+
+
+def test_a_device_whose_cache_is_unknown_is_refused(measure: Measure) -> None:
+    with pytest.raises(MeasurementRefusedError, match="size of the device's cache is not known"):
+        measure(cache_bytes=None)
+
+
+def test_contexts_that_do_not_fit_are_named(measure: Measure) -> None:
+    # 4 requests x 2 heads x 8 x 2 bytes x 4: 512 bytes a slot; 16 + 11 slots fit, 64 + 11 do not
+    record = measure(memory_bytes=int(512 * 40 / 0.8))
+    assert record.notes == ("batch 4, context 64: does not fit in memory",)
+    with pytest.raises(MeasurementRefusedError, match="no load fits in memory"):
+        measure(memory_bytes=0)
+
+
+def test_noise_larger_than_the_selection_leaves_it_out(measure: Measure) -> None:
+    times = TIMES | {"whole tree": TIMES["draft of 5"] - 1e-7}
+    record = measure(time_s=lambda work, _: times[work.name])
+    assert {row.selection_s for row in record.drafts} == {None}
+
+
+def test_a_baseline_that_torch_does_not_run_is_said(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("no kernel")
+
+    monkeypatch.setattr(TorchBaseline, "run", refuse)
+    record = measure()
+    assert {row.baseline_s for row in record.steps} == {None}
+    assert [note.partition(":")[0] for note in record.notes] == [
+        f"batch {b}, context {c}, topk 1" for b in (1, 4) for c in (16, 64)
+    ]
+
+
+def test_a_model_with_a_window_has_no_baseline(fake: Any) -> None:  # noqa: ANN401
+    spec = replace(example_spec(), sliding_window=8)
+    model = ModelToRun(
+        name="windowed",
+        layout="none",
+        spec=spec,
+        weights=random_weights(spec, seed=0, dtype=torch.float32),
+    )
+    watch = fake(time_s=lambda work, _: TIMES[work.name])
+    record = measured_record(model, GRID, watch, device=torch.device("cpu"))
+    assert {row.baseline_s for row in record.steps} == {None}
