@@ -54,16 +54,16 @@ def speedup_draws(
     drawn = _drawn(mean, covariance, accept_length.shape[0], rng)
     logs = drawn[:, :-1]
     cost = np.exp(logs[:, 1::2] - logs[:, 0::2])
-    share = np.clip(fit.non_decode_share + fit.non_decode_sd * drawn[:, -1:], 0.0, 0.99)
+    share = _share(rig, drawn)
     return np.asarray(1.0 / (share + (1.0 - share) * cost / accept_length))
 
 
 def time_draws(
     rig: ChangedRig, scenario: Scenario, loads: Loads, num_draws: int, rng: np.random.Generator
-) -> Array:
+) -> tuple[Array, Array]:
     r"""Logarithms of the times of loads of a changed rig: the medians, then equally likely ones.
 
-    .. math:: \ln T \sim t_\nu(m, C)
+    .. math:: (\ln T, f) \sim t_\nu(m, C)
 
     Parameters
     ----------
@@ -80,8 +80,10 @@ def time_draws(
 
     Returns
     -------
-    numpy.ndarray, shape (d + 1, n)
+    log_times : numpy.ndarray, shape (d + 1, n)
         [ln s].
+    non_decode_share : numpy.ndarray, shape (d + 1, 1)
+        Of the same draws: where it is larger, decoding is faster, [-].
 
     Raises
     ------
@@ -92,8 +94,16 @@ def time_draws(
     -----
     Without the noise of a new measurement.
     """
-    mean, covariance = rig.pricing.fit.predict(rig.pricing.priced(scenario, loads))
-    return np.vstack([mean, _drawn(mean, covariance, num_draws, rng)])
+    mean, covariance = rig.pricing.fit.predict_with_share(rig.pricing.priced(scenario, loads))
+    drawn = np.vstack([mean, _drawn(mean, covariance, num_draws, rng)])
+    return drawn[:, :-1], _share(rig, drawn)
+
+
+def _share(rig: ChangedRig, drawn: Array) -> Array:
+    """Non-decode share of draws whose last column is its error in standard deviations."""
+    fit = rig.pricing.fit
+    found = fit.non_decode_share + fit.non_decode_sd * drawn[:, -1:]
+    return np.asarray(np.clip(found, 0.0, 0.99))
 
 
 def _drawn(mean: Array, covariance: Array, num_draws: int, rng: np.random.Generator) -> Array:

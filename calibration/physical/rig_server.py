@@ -10,7 +10,6 @@ from calibration.arrival_question import AskedArrival, ServerTimes, between_batc
 from calibration.physical.rig_draws import time_draws
 from calibration.physical.rig_prediction import ChangedRig, scenario_at
 from calibration.physical.scenario import Scenario
-from specmodel.architecture import require_fit
 from specmodel.errors import ParameterError
 from specmodel.form_error import Loads
 from specmodel.question import Question
@@ -59,18 +58,18 @@ def rig_server_times(
 
     Notes
     -----
-    Factors of the form and what it misses are drawn jointly for all batches.
+    Factors of the form, what it misses and the non-decode share are drawn jointly for all batches.
     """
     scenario = scenario_at(
         rig.rig, replace(question, configuration=replace(question.configuration, batch_size=1.0))
     )
-    most, limit = _most_running(scenario, asked.max_running)
+    most, limit = _most_running(rig, scenario, asked.max_running)
     batches = _batches(most)
-    logs = time_draws(rig, scenario, _loads(scenario, batches), accept_length.size - 1, rng)
+    loads = _loads(scenario, batches)
+    logs, share = time_draws(rig, scenario, loads, accept_length.size - 1, rng)
     step_s, round_s = (
         np.exp(between_batches(batches, each, most)) for each in np.split(logs, 2, axis=1)
     )
-    share = rig.pricing.fit.non_decode_share
     if asked.prefill_s is None:
         step_s = step_s / (1.0 - share)
         round_s = round_s + share * accept_length[:, None] * step_s
@@ -81,19 +80,22 @@ def rig_server_times(
         form="physical",
         limit=limit,
         largest_measured=float(np.max(measured)) if measured.size else None,
-        non_decode_share=share,
+        non_decode_share=float(share[0, 0]),
     )
 
 
-def _most_running(scenario: Scenario, asked: int | None) -> tuple[int, str]:
+def _most_running(rig: ChangedRig, scenario: Scenario, asked: int | None) -> tuple[int, str]:
     """Most requests that run at once: the user's limit, or what memory holds."""
-    rig, context = scenario.rig(), scenario.context_tokens
-    require_fit(rig.fit(batch_size=1, context_tokens=context))
-    low, high = 1, max(asked or MOST_RUNNING, 1) + 1
+    rig.pricing.memory(scenario)
+    low, high = 1, (asked or MOST_RUNNING) + 1
     while high - low > 1:
         middle = (low + high) // 2
-        fits = rig.fit(batch_size=middle, context_tokens=context).fits
-        low, high = (middle, high) if fits else (low, middle)
+        try:
+            rig.pricing.memory(replace(scenario, batch_size=float(middle)))
+        except ParameterError:
+            high = middle
+        else:
+            low = middle
     if asked is None:
         held = low < MOST_RUNNING
         return low, "what memory holds" if held else "as many as engines run; memory holds more"
@@ -101,7 +103,7 @@ def _most_running(scenario: Scenario, asked: int | None) -> tuple[int, str]:
         raise ParameterError(
             "max_running",
             asked,
-            f"at most {low}, which memory holds at context {context:g}",
+            f"at most {low}, which memory holds at context {scenario.context_tokens:g}",
             "more GPUs or a smaller kv_dtype hold more",
         )
     return asked, ""
