@@ -1,7 +1,7 @@
 """The rig that points were measured on, from their own columns and from what the user adds."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -149,6 +149,7 @@ _COLUMNS: Final = (
         "dtype",
         "algorithm",
         "variant",
+        "source_id",
     ),
 )
 
@@ -187,7 +188,7 @@ def _found(
         kernel=kernel,
         dtype=dtype,
         curves=given.curves,
-        context_parallel=_context_parallel(stated["variant"], ranks),
+        context_parallel=_context_parallel((stated["variant"], stated["source_id"]), ranks),
         draft=draft,
     )
     scenario.rig()
@@ -243,8 +244,8 @@ def _dtype(stated: str, model_name: str, asked_model: str) -> str:
     return ending.group(1).lower() if ending else ""
 
 
-def _context_parallel(variant: str, ranks: int) -> int:
-    """Ranks that share a request's tokens, as ``DCP4`` in a variant says; 1 where it says nothing."""
-    found = _CONTEXT_PARALLEL.search(variant)
+def _context_parallel(names: Sequence[str], ranks: int) -> int:
+    """Ranks that share a request's tokens, as ``DCP4`` in the first name that has it; else 1."""
+    found = next(filter(None, map(_CONTEXT_PARALLEL.search, names)), None)
     size = int(found.group(1)) if found else 1
     return size if 1 <= size <= ranks else 1

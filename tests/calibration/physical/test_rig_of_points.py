@@ -240,3 +240,9 @@ def test_a_round_is_completed_from_what_is_stated(
     stated: tuple[float | None, ...], found: tuple[float, ...]
 ) -> None:
     assert round_shape(*stated) == found
+
+
+def test_the_variant_goes_before_the_source_for_ranks_that_share_a_request() -> None:
+    assert kimi(source_id="rtx6kpro-kimik26-v4-dcp4").context_parallel == 4
+    assert kimi(source_id="rtx6kpro-dcp4", variant="DCP2").context_parallel == 2
+    assert kimi(source_id="rtx6kpro-dcp4", variant="B12X").context_parallel == 4
