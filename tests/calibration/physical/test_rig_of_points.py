@@ -89,9 +89,12 @@ def test_what_nobody_stated_is_assumed_and_said(stated: dict[str, Any], said: st
 
 def test_what_the_points_state_is_not_called_assumed() -> None:
     assert finding(**KIMI, dtype="int4").assumed == (
+        "KV cache in bf16",
         "draft model: an EAGLE-3 head of the model's width",
     )
-    assert finding(**{**KIMI, "algorithm": "ngram"}).assumed == ()
+    said = AskedRig(kv_dtype="fp8")
+    assert finding(said, **{**KIMI, "algorithm": "ngram"}).assumed == ()
+    assert kimi(said).kv_bytes_per_value == 1
 
 
 @pytest.mark.parametrize(
