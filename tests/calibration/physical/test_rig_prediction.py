@@ -8,6 +8,7 @@ import pytest
 
 from calibration.physical.draft_choice import DraftChoice
 from calibration.physical.priced_scenarios import Pricing
+from calibration.physical.rig_draws import speedup_draws
 from calibration.physical.rig_of_points import AskedRig
 from calibration.physical.rig_prediction import (
     ChangedRig,
@@ -15,7 +16,6 @@ from calibration.physical.rig_prediction import (
     calibrated_scenario,
     changed_rig,
     rig_predictions,
-    speedup_draws,
     speedup_ratio,
     with_load_changes,
 )
