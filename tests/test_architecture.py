@@ -19,6 +19,13 @@ LONGEST_FILE_LINES = 450
 GPU_STACK = {"torch", "triton", "safetensors"}
 HEAVY = (*GPU_STACK, "pandas", "scipy", "matplotlib", "click", "rich", "iminuit", "drafter")
 HEAVY_FOR_THE_COMMAND_LINE = (*GPU_STACK, "pandas", "scipy", "matplotlib", "iminuit", "rich")
+PHYSICAL_FORM = (
+    "calibration.physical",
+    "specmodel.architecture",
+    "specmodel.hardware",
+    "specmodel.measurement",
+    "specmodel.rig",
+)
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 SWAPPED_NAMES = {"p", "q"}
 SYMBOLS = {"k", "gamma", "tau"}
@@ -75,9 +82,10 @@ def bare_factors(tree: ast.Module) -> Iterator[Finding]:
                     yield node.lineno, ast.unparse(node)
 
 
-def modules_after(statement: str, folder: Path = ROOT) -> set[str]:
-    """Top-level names in `sys.modules` of a fresh interpreter after a statement."""
-    code = f"{statement}\nimport sys\nprint('\\n' + ' '.join({{n.partition('.')[0] for n in sys.modules}}))"
+def modules_after(statement: str, folder: Path = ROOT, *, whole: bool = False) -> set[str]:
+    """Top-level names in `sys.modules` of a fresh interpreter after a statement, or whole ones."""
+    name = "n" if whole else "n.partition('.')[0]"
+    code = f"{statement}\nimport sys\nprint('\\n' + ' '.join({{{name} for n in sys.modules}}))"
     run = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=folder
     )
@@ -146,6 +154,24 @@ def test_a_prediction_loads_nothing_of_drafter_and_looks_for_no_other_package(
         cwd=tmp_path,
     )
     assert run.returncode == 0, run.stderr
+
+
+def test_a_prediction_without_changes_loads_nothing_of_the_physical_form_that_it_carries(
+    tmp_path: Path,
+) -> None:
+    bench = "accept_length,throughput,baseline,num_steps,target_model,gpu\n2.1,82.3,90,3,Qwen3-8B,H100\n"
+    (tmp_path / "bench.csv").write_text(bench, encoding="utf-8")
+    fitted = "from calibration import fit\nfit('bench.csv', profile=False).save('calibration.json')"
+    modules_after(fitted, tmp_path)
+    assert '"jacobian"' in (tmp_path / "calibration.json").read_text(encoding="utf-8")
+    for extra in ([], ["--json"]):
+        arguments = ["predict", "--accept", "2.5", *extra]
+        statement = f"from calibration.cli import main\nmain({arguments}, standalone_mode=False)"
+        loaded = modules_after(statement, tmp_path, whole=True)
+        assert "specmodel.physical_record" in loaded
+        assert not [name for name in loaded if name.startswith(PHYSICAL_FORM)]
+        changed = statement.replace("'2.5'", "'2.5', '--set', 'batch_size=2'")
+        assert "calibration.physical.rig_prediction" in modules_after(changed, tmp_path, whole=True)
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:

@@ -27,6 +27,11 @@ _OPTIONS: Final = (
         "--dtype", default="", help="Stored weights, such as fp8.  [default: as released]"
     ),
     click.option(
+        "--kv-dtype",
+        type=click.Choice(["bf16", "fp16", "fp8", "int8", "fp4"]),
+        help="Format of the KV cache.  [default: bf16]",
+    ),
+    click.option(
         "--allreduce",
         type=click.Path(path_type=Path),
         help="Measured all-reduces, of `specmodel allreduce fit`.",
@@ -58,6 +63,7 @@ def asked_rig(
     num_gpus: int | None,
     interconnect: str,
     dtype: str,
+    kv_dtype: str | None,
     allreduce: Path | None,
     draft_kind: str | None,
     drafter: Path | None,
@@ -77,6 +83,7 @@ def asked_rig(
         num_gpus=num_gpus,
         interconnect=interconnect,
         dtype=dtype,
+        kv_dtype=kv_dtype or "",
         curves=() if allreduce is None else measured_curves(allreduce, num_gpus),
         draft=_draft_choice(draft_kind, drafter),
     )

@@ -120,7 +120,7 @@ def _named(rig: dict[str, Any], asked: AskedConfiguration, accept: float | None)
     from calibration.model_config import named_model  # noqa: PLC0415 - as above
     from calibration.physical.assumed_rig import edition_of  # noqa: PLC0415 - as above
     from calibration.physical.draft_choice import DraftChoice  # noqa: PLC0415 - on demand
-    from calibration.physical.scenario import Scenario  # noqa: PLC0415 - as above
+    from calibration.physical.scenario import KV_BYTES, Scenario  # noqa: PLC0415 - as above
 
     given = asked_rig(**rig)
     for option, value in (
@@ -138,6 +138,7 @@ def _named(rig: dict[str, Any], asked: AskedConfiguration, accept: float | None)
         tp_size=given.num_gpus or 1,
         interconnect=given.interconnect,
         dtype=given.dtype,
+        kv_bytes_per_value=KV_BYTES[given.kv_dtype or "bf16"],
         curves=given.curves,
         draft=given.draft or DraftChoice(),
         depth=depth,

@@ -275,6 +275,8 @@ class Logs:
         Of the speed-up [-] and of the throughput [tokens/s].
     speedup_slopes, output_slopes : tuple of float
         By ln step, by ln round and by the error of the non-decode share, [-].
+    non_decode_share : float
+        That the times are predicted with, [-].
     """
 
     step: float
@@ -283,6 +285,7 @@ class Logs:
     output: float
     speedup_slopes: tuple[float, float, float]
     output_slopes: tuple[float, float, float]
+    non_decode_share: float
 
     @classmethod
     def of(
@@ -307,6 +310,7 @@ class Logs:
             output=speedup + float(np.log(decode * scenario.batch_size)) - step,
             speedup_slopes=(weight, -weight, by_share),
             output_slopes=(weight - 1.0, -weight, by_share - non_decode_sd / decode),
+            non_decode_share=non_decode_share,
         )
 
 

@@ -1,7 +1,7 @@
 """The rig that points were measured on, from their own columns and from what the user adds."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -10,7 +10,7 @@ import pandas as pd
 from calibration.model_config import named_model
 from calibration.physical.assumed_rig import card_link, edition_of, link_class
 from calibration.physical.draft_choice import DraftChoice, kind_of
-from calibration.physical.scenario import Scenario
+from calibration.physical.scenario import KV_BYTES, Scenario
 from calibration.table import Points
 from specmodel.architecture import has_preset, stated_weights
 from specmodel.cost.allreduce_curve import AllReduceCurve
@@ -35,6 +35,7 @@ class AskedRig(NamedTuple):
     num_gpus: int | None = None
     interconnect: str = ""
     dtype: str = ""
+    kv_dtype: str = ""
     curves: tuple[tuple[int, AllReduceCurve], ...] = ()
     draft: DraftChoice | None = None
 
@@ -74,8 +75,8 @@ def rig_of_points(frame: pd.DataFrame, asked: AskedRig | None = None) -> RigFind
 
     Notes
     -----
-    Number of GPUs, link, stored weights and draft model are assumed where nobody states them, and
-    said; model and GPU are not.
+    Number of GPUs, link, stored weights, format of the KV cache and draft model are assumed where nobody
+    states them, and said; model and GPU are not.
 
     Examples
     --------
@@ -149,9 +150,11 @@ _COLUMNS: Final = (
         "dtype",
         "algorithm",
         "variant",
+        "source_id",
     ),
 )
 
+_USUAL_KV: Final = "bf16"
 _CONTEXT_PARALLEL: Final = re.compile(r"(?i)\bdcp[ =_-]?(\d{1,3})\b")
 
 
@@ -178,6 +181,8 @@ def _found(
             raise
         assumed.append(f"weights as released, since {dtype!r} is not a known format")
         dtype = ""
+    if not given.kv_dtype:
+        assumed.append(f"KV cache in {_USUAL_KV}")
     draft = given.draft or DraftChoice(kind=kind_of(stated["algorithm"]))
     scenario = Scenario(
         model=model,
@@ -186,8 +191,9 @@ def _found(
         interconnect=link,
         kernel=kernel,
         dtype=dtype,
+        kv_bytes_per_value=KV_BYTES[given.kv_dtype or _USUAL_KV],
         curves=given.curves,
-        context_parallel=_context_parallel(stated["variant"], ranks),
+        context_parallel=_context_parallel((stated["variant"], stated["source_id"]), ranks),
         draft=draft,
     )
     scenario.rig()
@@ -243,8 +249,8 @@ def _dtype(stated: str, model_name: str, asked_model: str) -> str:
     return ending.group(1).lower() if ending else ""
 
 
-def _context_parallel(variant: str, ranks: int) -> int:
-    """Ranks that share a request's tokens, as ``DCP4`` in a variant says; 1 where it says nothing."""
-    found = _CONTEXT_PARALLEL.search(variant)
+def _context_parallel(names: Sequence[str], ranks: int) -> int:
+    """Ranks that share a request's tokens, as ``DCP4`` in the first name that has it; else 1."""
+    found = next(filter(None, map(_CONTEXT_PARALLEL.search, names)), None)
     size = int(found.group(1)) if found else 1
     return size if 1 <= size <= ranks else 1

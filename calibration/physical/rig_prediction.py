@@ -348,7 +348,7 @@ def _prediction(rig: ChangedRig, question: Question) -> Prediction:
     scenario = scenario_at(rig.rig, question)
     price = rig.pricing.price(scenario)
     covariance, logs = rig.pricing.logs(scenario)
-    form, share = rig.pricing.fit.form, rig.pricing.fit.non_decode_share
+    form, share = rig.pricing.fit.form, logs.non_decode_share
     noise = 2.0 * form.noise**2 + (logs.speedup_slopes[0] * question.accept_length.log_sd) ** 2
     gain = _new(logs.speedup, np.array(logs.speedup_slopes), covariance, noise)
     rate = question.baseline_tokens_per_s

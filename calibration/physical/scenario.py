@@ -1,6 +1,8 @@
 """A rig, its load and an accept length: what a physical price is asked for."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, final
 
 from calibration.physical.assumed_rig import link_class
@@ -17,6 +19,11 @@ from specmodel.rig import Rig
 
 KERNELS: Final = ("", "nccl", "engine")
 """All-reduce kernels that can be named; none leaves it to the engine's gate."""
+
+KV_BYTES: Final[Mapping[str, float]] = MappingProxyType(
+    {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5}
+)
+"""Formats of the KV cache that can be named, by what a value takes, [B]."""
 
 _MEASURED: Final = "the measured link"  # whatever the number of GPUs: one file is of one machine
 

@@ -11,7 +11,7 @@ from calibration.model_config import named_model
 from calibration.physical.assumed_rig import card_link, edition_of, link_class
 from calibration.physical.draft_choice import MOST_S, MOST_VOCABULARY
 from calibration.physical.measured_draft import read_measured_draft
-from calibration.physical.scenario import KERNELS, Scenario
+from calibration.physical.scenario import KERNELS, KV_BYTES, Scenario
 from specmodel.architecture import stated_weights
 from specmodel.architecture.weights import MOST_RANKS
 from specmodel.cost.round_inputs import SCHEDULES
@@ -289,8 +289,7 @@ def _with_dtype(base: Scenario, text: str) -> Scenario:
 
 def _with_kv_dtype(base: Scenario, text: str) -> Scenario:
     """Another format of the cache."""
-    sizes = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5}
-    return replace(base, kv_bytes_per_value=sizes[_chosen("kv_dtype", text, tuple(sizes))])
+    return replace(base, kv_bytes_per_value=KV_BYTES[_chosen("kv_dtype", text, tuple(KV_BYTES))])
 
 
 def _with_schedule(base: Scenario, text: str) -> Scenario:

@@ -33,6 +33,7 @@ def explain_json(found: Explanation | None) -> dict[str, Any] | None:
             "allreduce": rig.kernel or None,
             "allreduce_measured": rig.curve is not None,
             "dtype": rig.dtype or None,
+            "kv_bytes_per_value": rig.kv_bytes_per_value,
             "draft_model": rig.draft.described(rig.model)[0],
         },
         "assumed": list(found.assumed),

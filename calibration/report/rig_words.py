@@ -69,15 +69,18 @@ def round_words(scenario: "Scenario") -> str:
     return f"depth {scenario.depth}{tree}{rows}"
 
 
-def memory_words(memory: "MemoryFit") -> str:
+def memory_words(memory: "MemoryFit", *, besides: str = "") -> str:
     """Return what a rig needs and has; of one that was measured, it fits whatever is computed.
 
     Examples
     --------
     >>> from specmodel.rig import Rig
-    >>> memory_words(Rig(target="Qwen3-8B", device="H100").fit(batch_size=1e5))[-35:]
-    'it needs less than is computed here'
+    >>> memory_words(Rig(target="Qwen3-8B", device="H100").fit(batch_size=1e5))[-30:]
+    'or is more of the memory used?'
     """
     if memory.fits:
-        return memory.sentence
-    return f"{memory.sentence}. But such a load was measured: it needs less than is computed here"
+        return memory.sentence + besides
+    return (
+        f"{memory.sentence}. But such a load was measured, so it needs less than is computed here: is "
+        "the KV cache in fp8 (--kv-dtype), or is more of the memory used?"
+    )

@@ -76,7 +76,7 @@ def _summary(base: ScenarioPrice, draft: str) -> list[str]:
         labelled("round cost", _with_interval(base.round_cost, " base steps")),
         labelled("speed-up", _with_interval(base.speedup, "x")),
         labelled("output", _with_interval(base.output_tokens_per_s, " tokens/s", digits=1)),
-        labelled("memory", f"{memory_words(base.memory)}; a draft model needs some besides"),
+        labelled("memory", memory_words(base.memory, besides="; a draft model needs some besides")),
     ]
 
 

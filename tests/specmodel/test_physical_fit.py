@@ -83,7 +83,7 @@ def error_between(first: Priced, second: Priced, form: FormError, *, known: bool
 def dense_conditional(
     measured: Priced, log_time: Array, shared_sd: Array, asked: list[Priced], form: FormError
 ) -> tuple[Array, Array]:
-    """Mean and covariance of asked times from the joint Gaussian of everything that is random.
+    """Mean and covariance of asked times and of the shared error, from the joint Gaussian of everything.
 
     The vector is (factors, own factors, errors of all loads, noise, the shared error); measured and asked
     times are linear in it, and the second block is conditioned on the first by Schur's complement.
@@ -99,7 +99,8 @@ def dense_conditional(
     joint[6 : 6 + total, 6 : 6 + total] = errors
     joint[6 + total : -1, 6 + total : -1] = form.noise**2 * np.eye(rows)
     joint[-1, -1] = 1.0
-    linear = np.zeros((total, size))
+    linear = np.zeros((total + 1, size))
+    linear[-1, -1] = 1.0
     start = 0
     for one, count in zip(rigs, counts, strict=True):
         part = slice(start, start + count)
@@ -108,9 +109,9 @@ def dense_conditional(
         linear[part, 6 + start : 6 + start + count] = np.eye(count)
         start += count
     linear[:rows, 6 + total : -1] = np.eye(rows)
-    linear[:rows, -1] = shared_sd
+    linear[:rows, -1] = -shared_sd
     covariance = linear @ joint @ linear.T
-    before = np.concatenate([each.log_time for each in rigs])
+    before = np.concatenate([*(each.log_time for each in rigs), np.zeros(1)])
     gain = np.linalg.solve(covariance[:rows, :rows], covariance[:rows, rows:]).T
     mean = before[rows:] + gain @ (log_time - before[:rows])
     return mean, covariance[rows:, rows:] - gain @ covariance[:rows, rows:]
@@ -129,18 +130,22 @@ def test_it_is_the_conditional_of_the_joint_gaussian(seed: int, count: int) -> N
         priced(rng, 3, changes=frozenset({"gpu"}), own=frozenset({0, 1})),
         priced(rng, 2, changes=frozenset({"gpu", "model"}), own=frozenset({0})),
     ]
-    mean, covariance = fit.predict(*(at_centre(fit, each) for each in asked))
+    centred = [at_centre(fit, each) for each in asked]
+    mean, covariance = fit.predict_with_share(*centred)
     expected = dense_conditional(measured, log_time, shared_sd, asked, FormError())
     np.testing.assert_allclose(mean, expected[0], atol=1e-9)
     np.testing.assert_allclose(covariance, expected[1], atol=1e-9)
+    times = fit.predict(*centred)
+    np.testing.assert_allclose(times[0], mean[:-1], atol=1e-12)
+    np.testing.assert_allclose(times[1], covariance[:-1, :-1], atol=1e-12)
 
 
 def test_without_a_measurement_it_is_the_prior() -> None:
     rng = np.random.default_rng(3)
     asked = [priced(rng, 3), priced(rng, 2, changes=frozenset({"gpu"}), own=frozenset({1}))]
     fit = PhysicalFit.from_prior({}, NAMES, PRIOR_SD)
-    mean, covariance = fit.predict(*asked)
-    assert mean.tolist() == [*asked[0].log_time, *asked[1].log_time]
+    mean, covariance = fit.predict_with_share(*asked)
+    assert mean.tolist() == [*asked[0].log_time, *asked[1].log_time, 0.0]
     nothing = priced(rng, 0)
     expected = dense_conditional(nothing, np.zeros(0), np.zeros(0), asked, FormError())
     np.testing.assert_allclose(covariance, expected[1], atol=1e-12)
@@ -259,6 +264,8 @@ def test_a_centre_has_the_prior_where_a_rig_has_its_own_factors() -> None:
         ("shared_sd", np.zeros((4, 1))),
         ("non_decode_share", 1.0),
         ("non_decode_share", float("nan")),
+        ("non_decode_sd", -0.1),
+        ("non_decode_sd", float("nan")),
     ],
 )
 def test_a_fit_that_none_is_is_refused(name: str, value: Any) -> None:  # noqa: ANN401 - any field

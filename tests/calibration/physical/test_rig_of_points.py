@@ -89,9 +89,12 @@ def test_what_nobody_stated_is_assumed_and_said(stated: dict[str, Any], said: st
 
 def test_what_the_points_state_is_not_called_assumed() -> None:
     assert finding(**KIMI, dtype="int4").assumed == (
+        "KV cache in bf16",
         "draft model: an EAGLE-3 head of the model's width",
     )
-    assert finding(**{**KIMI, "algorithm": "ngram"}).assumed == ()
+    said = AskedRig(kv_dtype="fp8")
+    assert finding(said, **{**KIMI, "algorithm": "ngram"}).assumed == ()
+    assert kimi(said).kv_bytes_per_value == 1
 
 
 @pytest.mark.parametrize(
@@ -240,3 +243,9 @@ def test_a_round_is_completed_from_what_is_stated(
     stated: tuple[float | None, ...], found: tuple[float, ...]
 ) -> None:
     assert round_shape(*stated) == found
+
+
+def test_the_variant_goes_before_the_source_for_ranks_that_share_a_request() -> None:
+    assert kimi(source_id="rtx6kpro-kimik26-v4-dcp4").context_parallel == 4
+    assert kimi(source_id="rtx6kpro-dcp4", variant="DCP2").context_parallel == 2
+    assert kimi(source_id="rtx6kpro-dcp4", variant="B12X").context_parallel == 4
