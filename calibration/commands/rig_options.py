@@ -37,6 +37,11 @@ _OPTIONS: Final = (
         help="Measured all-reduces, of `specmodel allreduce fit`.",
     ),
     click.option(
+        "--allreduce-kernel",
+        type=click.Choice(["nccl", "engine"]),
+        help="Whose all-reduce runs.  [default: as vLLM's gate decides]",
+    ),
+    click.option(
         "--draft-kind",
         type=click.Choice(["eagle3", "mtp", "parallel", "lookup"]),
         help="How it drafts.  [default: the model's MTP layer, else an EAGLE-3 head]",
@@ -65,6 +70,7 @@ def asked_rig(
     dtype: str,
     kv_dtype: str | None,
     allreduce: Path | None,
+    allreduce_kernel: str | None,
     draft_kind: str | None,
     drafter: Path | None,
 ) -> "AskedRig":
@@ -85,6 +91,7 @@ def asked_rig(
         dtype=dtype,
         kv_dtype=kv_dtype or "",
         curves=() if allreduce is None else measured_curves(allreduce, num_gpus),
+        kernel=allreduce_kernel or "",
         draft=_draft_choice(draft_kind, drafter),
     )
 

@@ -140,6 +140,7 @@ def _named(rig: dict[str, Any], asked: AskedConfiguration, accept: float | None)
         dtype=given.dtype,
         kv_bytes_per_value=KV_BYTES[given.kv_dtype or "bf16"],
         curves=given.curves,
+        kernel=given.kernel,
         draft=given.draft or DraftChoice(),
         depth=depth,
         topk=int(asked.topk or 1),

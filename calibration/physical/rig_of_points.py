@@ -37,6 +37,7 @@ class AskedRig(NamedTuple):
     dtype: str = ""
     kv_dtype: str = ""
     curves: tuple[tuple[int, AllReduceCurve], ...] = ()
+    kernel: str = ""
     draft: DraftChoice | None = None
 
     @property
@@ -189,7 +190,7 @@ def _found(
         gpu=card,
         tp_size=ranks,
         interconnect=link,
-        kernel=kernel,
+        kernel=given.kernel or kernel,
         dtype=dtype,
         kv_bytes_per_value=KV_BYTES[given.kv_dtype or _USUAL_KV],
         curves=given.curves,
