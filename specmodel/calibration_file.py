@@ -1,7 +1,5 @@
 """The calibration file: a calibration as JSON, checked when read, whole when written."""
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -10,9 +8,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from specmodel.atomic_file import write_text_atomically
 from specmodel.baselines import Baseline, Baselines
 from specmodel.calibrated import SCHEMA_VERSION, Calibration, Observation
+from specmodel.checked_json import JsonKind, load_checked_json, save_checked_json
 from specmodel.configuration import Configuration, Run
 from specmodel.constants import NAMES, NUM_CONSTANTS
 from specmodel.cost import BatchCurve
@@ -25,6 +23,14 @@ Array = NDArray[np.float64]
 Record = TypeVar("Record")
 
 _AGAIN = "run `specmodel fit` again to write a new one"
+_KIND = JsonKind(
+    name="calibration",
+    schema_version=SCHEMA_VERSION,
+    marks=("internal_mean", "content_sha256"),
+    lacking="no constants in it",
+    write="`specmodel fit BENCH -o FILE`",
+    again=_AGAIN,
+)
 _DIGITS = 10
 _SCALES = ("noise_scale", "effect_scale", "degrees_of_freedom", "prior_width")
 
@@ -59,9 +65,7 @@ def save_calibration(calibration: Calibration, path: Path | str) -> None:
     ...     load_calibration(Path(folder) / "calibration.json").num_points
     0
     """
-    record = calibration_to_record(calibration)
-    record["content_sha256"] = _checksum(record)
-    write_text_atomically(path, json.dumps(record, indent=1, allow_nan=False) + "\n")
+    save_checked_json(calibration_to_record(calibration), path)
 
 
 def load_calibration(path: Path | str) -> Calibration:
@@ -96,35 +100,7 @@ def load_calibration(path: Path | str) -> Calibration:
     ...     load_calibration(file).label
     ''
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise FormatError(
-            path, "no such file; write one with `specmodel fit BENCH -o FILE`", code="not_found"
-        ) from None
-    except UnicodeDecodeError:
-        raise FormatError(
-            path, "not a calibration: the content is not text", code="not_text"
-        ) from None
-    except OSError as error:
-        raise FormatError(
-            path, f"cannot be read: {error.strerror or error}", code="unreadable"
-        ) from None
-    try:
-        record = json.loads(text)
-    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
-        line = getattr(error, "lineno", None)
-        message = (
-            f"not valid JSON ({getattr(error, 'msg', 'nested too deep')}); truncated? {_AGAIN}"
-        )
-        raise FormatError(path, message, line=line, code="not_json") from None
-    _check_schema(path, record)
-    if record.get("content_sha256") != _checksum(record):
-        raise FormatError(
-            path,
-            f"the checksum does not fit the content: truncated or edited by hand; {_AGAIN}",
-            code="edited",
-        )
+    record = load_checked_json(path, _KIND)
     try:
         return calibration_from_record(record)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
@@ -133,38 +109,6 @@ def load_calibration(path: Path | str) -> Calibration:
             f"not a sound calibration ({type(error).__name__}: {error}); {_AGAIN}",
             code="edited",
         ) from None
-
-
-def _check_schema(path: Path | str, record: object) -> None:
-    """Refuse what is no calibration, and a version this release does not know."""
-    if not isinstance(record, dict) or "schema_version" not in record:
-        raise FormatError(
-            path, "not a calibration: no schema_version; " + _AGAIN, code="not_a_calibration"
-        )
-    if "internal_mean" not in record and "content_sha256" not in record:
-        raise FormatError(
-            path, "not a calibration of this tool: no constants in it; " + _AGAIN, code="other_json"
-        )
-    version = record["schema_version"]
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise FormatError(
-            path, f"schema_version must be a whole number from 1, got {version!r}; {_AGAIN}"
-        )
-    if version > SCHEMA_VERSION:
-        raise FormatError(
-            path,
-            f"schema_version {version} is newer than this release reads ({SCHEMA_VERSION}); "
-            f"upgrade specmodel, or {_AGAIN}",
-            code="newer_schema",
-        )
-
-
-def _checksum(record: Mapping[str, Any]) -> str:
-    """Hash of everything but the hash."""
-    content = {key: value for key, value in record.items() if key != "content_sha256"}
-    return hashlib.sha256(
-        json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
-    ).hexdigest()
 
 
 def _number(value: float) -> float | None:

@@ -1,13 +1,11 @@
 """The file of a drafter record: JSON with a checksum, whole when written, checked when read."""
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
-from specmodel.atomic_file import write_text_atomically
+from specmodel.checked_json import JsonKind, load_checked_json, save_checked_json
 from specmodel.errors import FormatError, ParameterError
 from specmodel.measurement.draft_record import SCHEMA_VERSION, Clocks, DraftRecord, DraftShapes
 from specmodel.measurement.timings import DraftTiming, ExtendTiming, KernelTiming, StepTiming
@@ -15,6 +13,14 @@ from specmodel.measurement.timings import DraftTiming, ExtendTiming, KernelTimin
 Row = TypeVar("Row")
 
 _AGAIN: Final = "run `specmodel drafter time` again to write a new one"
+_KIND: Final = JsonKind(
+    name="drafter record",
+    schema_version=SCHEMA_VERSION,
+    marks=("steps", "extends"),
+    lacking="no times of steps and extend passes",
+    write="`specmodel drafter time`",
+    again=_AGAIN,
+)
 _FILE_KEYS: Final = ("schema_version", "content_sha256")
 _ROWS: Final = {
     "steps": StepTiming,
@@ -70,9 +76,7 @@ def save_record(record: DraftRecord, path: Path | str) -> None:
     ...     load_record(Path(folder) / "drafter.json") == example_record()
     True
     """
-    content = {"schema_version": SCHEMA_VERSION, **asdict(record)}
-    content["content_sha256"] = _checksum(content)
-    write_text_atomically(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+    save_checked_json({"schema_version": SCHEMA_VERSION, **asdict(record)}, path)
 
 
 def load_record(path: Path | str, *, allow_dry: bool = False) -> DraftRecord:
@@ -108,12 +112,7 @@ def load_record(path: Path | str, *, allow_dry: bool = False) -> DraftRecord:
     ...
     specmodel.errors.FormatError: nowhere.json: no such file; write one with `specmodel drafter time`
     """
-    content = _json(path)
-    _check_schema(path, content)
-    if content.get("content_sha256") != _checksum(content):
-        _refuse(
-            path, "the checksum does not fit the content: truncated or edited by hand", "edited"
-        )
+    content = load_checked_json(path, _KIND)
     try:
         record = _record(content)
         if not allow_dry:
@@ -122,47 +121,6 @@ def load_record(path: Path | str, *, allow_dry: bool = False) -> DraftRecord:
         code = "not_usable" if error.name in {"kind", "cache_state"} else "edited"
         _refuse(path, str(error), code)
     return record
-
-
-def _json(path: Path | str) -> Any:  # noqa: ANN401 - whatever a file holds
-    """What a file holds, or one line on why it cannot be read."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        reason = "no such file; write one with `specmodel drafter time`"
-        raise FormatError(path, reason, code="not_found") from None
-    except UnicodeDecodeError:
-        reason = "not a drafter record: the content is not text"
-        raise FormatError(path, reason, code="not_text") from None
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
-        reason = getattr(error, "strerror", None) or str(error)
-        raise FormatError(path, f"cannot be read: {reason}", code="unreadable") from None
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        line = getattr(error, "lineno", None)
-        reason = getattr(error, "msg", "nested too deep or a number too long")
-        raise FormatError(
-            path, f"not valid JSON ({reason}); truncated? {_AGAIN}", line=line, code="not_json"
-        ) from None
-
-
-def _check_schema(path: Path | str, content: object) -> None:
-    """Refuse what is no record, and a version this release does not know."""
-    if not isinstance(content, dict) or "schema_version" not in content:
-        _refuse(path, "not a drafter record: no schema_version", "not_a_record")
-    if "steps" not in content or "extends" not in content:
-        _refuse(path, "not a drafter record: no times of steps and extend passes", "other_json")
-    version = content["schema_version"]
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        _refuse(path, f"schema_version must be a whole number from 1, got {version!r}", "edited")
-    if version > SCHEMA_VERSION:
-        raise FormatError(
-            path,
-            f"schema_version {version} is newer than this release reads ({SCHEMA_VERSION}); "
-            f"upgrade specmodel, or {_AGAIN}",
-            code="newer_schema",
-        )
 
 
 def _record(content: Mapping[str, Any]) -> DraftRecord:
@@ -215,10 +173,3 @@ def _check_keys(place: str, kind: Callable[..., object], values: Mapping[str, An
 def _refuse(path: Path | str, reason: str, code: str) -> NoReturn:
     """Say what is wrong and what to do."""
     raise FormatError(path, f"{reason}; {_AGAIN}", code=code) from None
-
-
-def _checksum(content: Mapping[str, Any]) -> str:
-    """Hash of everything but the hash."""
-    kept = {key: value for key, value in content.items() if key != "content_sha256"}
-    text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()

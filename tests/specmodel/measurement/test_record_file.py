@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from specmodel.atomic_file import OutputError
+from specmodel.checked_json import checksum
 from specmodel.errors import FormatError
 from specmodel.measurement import load_record, save_record
 from specmodel.measurement.example import example_record
-from specmodel.measurement.record_file import _checksum
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -28,7 +28,7 @@ def rewritten(path: Path, change: Change, *, signed: bool = True) -> Path:
     content = json.loads(path.read_text(encoding="utf-8"))
     change(content)
     if signed:
-        content["content_sha256"] = _checksum(content)
+        content["content_sha256"] = checksum(content)
     path.write_text(json.dumps(content), encoding="utf-8")
     return path
 
