@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from calibration.physical.assumed_rig import usual_draft
-from calibration.physical.measured_draft import MeasuredDraft
+from calibration.physical.measured_draft import MOST_S, MeasuredDraft
 from specmodel.architecture import ModelShape
 from specmodel.cost.round_inputs import Drafter
 from specmodel.errors import ParameterError
@@ -24,9 +24,6 @@ WORDS: Final = (
 
 MOST_VOCABULARY: Final = 10_000_000
 """No vocabulary is larger. [tokens]"""
-
-MOST_S: Final = 10.0
-"""No draft pass takes longer. [s]"""
 
 
 @final

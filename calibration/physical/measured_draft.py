@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from specmodel.measurement.load_grid import interpolate
 from specmodel.record_types import check_types
 
 Array = NDArray[np.float64]
+
+MOST_S: Final = 10.0
+"""No draft pass takes longer. [s]"""
 
 _STEP_AXES = ("topk", "batch_size", "context_tokens")
 _EXTEND_AXES = ("tokens", "batch_size", "context_tokens")
@@ -36,7 +39,7 @@ class MeasuredDraft:
     Raises
     ------
     ParameterError
-        If there is no step or no extend pass, or a time is not positive.
+        If there is no step or no extend pass, or a time is not above 0 and up to `MOST_S`.
 
     Examples
     --------
@@ -55,10 +58,9 @@ class MeasuredDraft:
     def __post_init__(self) -> None:
         for name in ("steps", "extends"):
             rows = getattr(self, name)
-            if not rows or not all(len(row) == 4 and 0 < row[3] < np.inf for row in rows):
-                raise ParameterError(
-                    f"draft {name}", f"{len(rows)} rows", "one or more, times above 0"
-                )
+            if not rows or not all(_possible(row) for row in rows):
+                allowed = f"one or more, times above 0 and up to {MOST_S:g} s"
+                raise ParameterError(f"draft {name}", f"{len(rows)} rows", allowed)
 
     @property
     def words(self) -> str:
@@ -183,6 +185,11 @@ def measured_draft_from(record: Mapping[str, Any]) -> MeasuredDraft:
     }
     check_types(MeasuredDraft, given)
     return MeasuredDraft(**given)
+
+
+def _possible(row: Sequence[float]) -> bool:
+    """Whether a row is of a load and of a time that a pass may take."""
+    return len(row) == 4 and all(0 <= value < np.inf for value in row) and 0 < row[3] <= MOST_S
 
 
 def _rows(values: Sequence[Sequence[float]]) -> tuple[tuple[float, float, float, float], ...]:

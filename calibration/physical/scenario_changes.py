@@ -9,8 +9,8 @@ from typing import Final
 from calibration.bounds import BOUNDS
 from calibration.model_config import named_model
 from calibration.physical.assumed_rig import card_link, edition_of, link_class
-from calibration.physical.draft_choice import MOST_S, MOST_VOCABULARY
-from calibration.physical.measured_draft import read_measured_draft
+from calibration.physical.draft_choice import MOST_VOCABULARY
+from calibration.physical.measured_draft import MOST_S, read_measured_draft
 from calibration.physical.scenario import KERNELS, KV_BYTES, Scenario
 from specmodel.architecture import stated_weights
 from specmodel.architecture.weights import MOST_RANKS

@@ -1,10 +1,19 @@
 """The fitted physical form as text: factors, where the time goes, and what the other form says."""
 
-from collections.abc import Callable
+import math
 
-from calibration.physical.explanation import FACTOR_WORDS, Agreement, Explanation
+from calibration.physical.explanation import FACTOR_WORDS, Agreement, Explanation, FactorEstimate
 from calibration.report.configuration_words import short_words
-from calibration.report.layout import fits, interval, labelled, number, percent, table, wrapped
+from calibration.report.layout import (
+    fits,
+    interval,
+    labelled,
+    long_table,
+    number,
+    percent,
+    table,
+    wrapped,
+)
 from calibration.report.rig_words import PART_NAMES, memory_words, rig_words, round_words
 from specmodel.calibrated import PRIOR_DOMINATED
 from specmodel.question import Estimate
@@ -12,6 +21,12 @@ from specmodel.units import MILLI
 
 SMALL = 0.01
 """Part of a base step below which what the form does not explain is left out. [-]"""
+
+MOVED = 0.25
+"""Part of the prior's 90 % interval, one way, from which a median is no longer called the prior's. [-]"""
+
+LONGEST_CONFIGURATION = 26
+"""Configuration that stands beside its numbers where the table would be too wide. [characters]"""
 
 MOST_CONFIGURATIONS = 12
 """Lines of the table of both forms; the JSON has all."""
@@ -109,7 +124,7 @@ def _factors(found: Explanation) -> str:
             number(one.value.median),
             f"{number(one.value.low)}-{number(one.value.high)}",
             f"{number(one.prior.low)}-{number(one.prior.high)}",
-            "prior" if one.learned < PRIOR_DOMINATED else percent(one.learned),
+            _learned(one),
         ]
         for one in found.factors
     ]
@@ -120,32 +135,33 @@ def _factors(found: Explanation) -> str:
     return text
 
 
+def _learned(one: FactorEstimate) -> str:
+    """How much the points taught of a factor; one that they moved is not the prior's."""
+    moved = abs(math.log(one.value.median / one.prior.median))
+    still = moved < MOVED * math.log(one.prior.high / one.prior.median)
+    return "prior" if still and one.learned < PRIOR_DOMINATED else percent(one.learned)
+
+
 def _agreement(rows: tuple[Agreement, ...]) -> str:
     """Both forms at the measured configurations."""
     if not rows:
         return ""
-    shown = rows[:MOST_CONFIGURATIONS]
-    text = _forms(shown, _range)
-    if not fits(text):
-        text = _forms(shown, lambda estimate: number(estimate.median))
-    if len(rows) > MOST_CONFIGURATIONS:
-        text += f"\nand {len(rows) - MOST_CONFIGURATIONS} more configurations (--json has all)"
-    return text
-
-
-def _forms(rows: tuple[Agreement, ...], written: Callable[[Estimate], str]) -> str:
-    """The table of both forms, estimates written in one way or another."""
     cells = [["round cost", "by hand", "relative form", "physical form"]]
     cells += [
         [
             short_words(one.observation.configuration),
             number(one.observation.round_cost[1]),
-            written(one.relative),
-            written(one.physical),
+            _range(one.relative),
+            _range(one.physical),
         ]
-        for one in rows
+        for one in rows[:MOST_CONFIGURATIONS]
     ]
-    return table(cells, align="lrll")
+    text = table(cells, align="lrll")
+    if not fits(text):
+        text = long_table(cells, align="lrll", longest=LONGEST_CONFIGURATION)
+    if len(rows) > MOST_CONFIGURATIONS:
+        text += f"\nand {len(rows) - MOST_CONFIGURATIONS} more configurations (--json has all)"
+    return text
 
 
 def _range(estimate: Estimate) -> str:

@@ -6,13 +6,25 @@ from dataclasses import replace
 from calibration.fit_summary import ConfigurationCost, FitSummary
 from calibration.report.configuration_words import short_words
 from calibration.report.explain_text import explain_text
-from calibration.report.layout import fits, interval, labelled, number, percent, table, wrapped
+from calibration.report.layout import (
+    fits,
+    interval,
+    labelled,
+    long_table,
+    number,
+    percent,
+    table,
+    wrapped,
+)
 from calibration.report.rig_words import rig_words
 from specmodel.calibrated import ConstantEstimate
 from specmodel.constants import CONSTANTS
 
 MOST_CONFIGURATIONS = 16
 """Lines of the break-even table; the JSON has all."""
+
+LONGEST_CONFIGURATION = 34
+"""Configuration that stands beside its numbers where the table would be too wide. [characters]"""
 
 MOST_DROPPED = 5
 """Dropped rows that are listed; the JSON has all."""
@@ -120,7 +132,9 @@ def _break_even(costs: Sequence[ConfigurationCost]) -> str:
         )
     if not fits(table(rows, align="lrlrlr")):
         rows = [row[:-1] for row in rows]
-    lines = [table(rows, align="lrlrlr"[: len(rows[0])])]
+    align = "lrlrlr"[: len(rows[0])]
+    text = table(rows, align=align)
+    lines = [text if fits(text) else long_table(rows, align=align, longest=LONGEST_CONFIGURATION)]
     if len(costs) > MOST_CONFIGURATIONS:
         lines.append(f"and {len(costs) - MOST_CONFIGURATIONS} more configurations (--json has all)")
     common = [

@@ -143,3 +143,21 @@ def table(rows: Sequence[Sequence[str]], *, align: str, gap: int = 2) -> str:
         for row in rows
     ]
     return "\n".join(lines)
+
+
+def long_table(rows: Sequence[Sequence[str]], *, align: str, longest: int) -> str:
+    """Return columns, a first cell longer than `longest` on a line of its own.
+
+    Examples
+    --------
+    >>> print(long_table([["change", "x"], ["a long change", "1"], ["b", "2"]], align="lr", longest=8))
+    change  x
+    a long change
+            1
+    b       2
+    """
+    names = [row[0] if len(row[0]) > longest else "" for row in rows]
+    cells = [["" if name else row[0], *row[1:]] for name, row in zip(names, rows, strict=True)]
+    lines = table(cells, align=align).splitlines()
+    pairs = zip(names, lines, strict=True)
+    return "\n".join(f"{name}\n{line}" if name else line for name, line in pairs)

@@ -2,7 +2,15 @@
 
 from calibration.physical.priced_scenarios import ScenarioPrice
 from calibration.physical.whatif import Row, WhatIf
-from calibration.report.layout import interval, labelled, number, percent, table, wrapped
+from calibration.report.layout import (
+    interval,
+    labelled,
+    long_table,
+    number,
+    percent,
+    table,
+    wrapped,
+)
 from calibration.report.rig_words import PART_NAMES, memory_words, rig_words, round_words
 from specmodel.question import Estimate
 from specmodel.units import MILLI
@@ -100,16 +108,13 @@ def _parts(base: ScenarioPrice) -> str:
 def _changes(rows: list[Row]) -> str:
     """Changes with a price."""
     cells = [["change", "step ms", "round ms", "speed-up", "tokens/s", "x base"]]
-    names = [""]
     for row in rows:
         if row.priced is None or row.ratio is None:
             continue
         priced, ratio = row.priced, row.ratio
-        long = len(row.label) > _LONGEST_LABEL
-        names.append(row.label if long else "")
         cells.append(
             [
-                "" if long else row.label,
+                row.label,
                 number(priced.step_s.median / MILLI),
                 number(priced.round_s.median / MILLI),
                 number(priced.speedup.median),
@@ -117,11 +122,7 @@ def _changes(rows: list[Row]) -> str:
                 f"{number(ratio.median)} ({number(ratio.low)}-{number(ratio.high)})",
             ]
         )
-    if len(cells) == 1:
-        return ""
-    lines = table(cells, align="lrrrrr").splitlines()
-    pairs = zip(names, lines, strict=True)
-    return "\n".join(f"{name}\n{line}" if name else line for name, line in pairs)
+    return "" if len(cells) == 1 else long_table(cells, align="lrrrrr", longest=_LONGEST_LABEL)
 
 
 def _elasticities(found: WhatIf) -> str:

@@ -61,6 +61,10 @@ BENCHES = {
         "accept_length,throughput,baseline,num_steps,batch_size,context_tokens\n"
         "2.1,82,90,3,1,100000000\n"
     ),
+    "long words": (
+        "accept_length,throughput,baseline,num_steps,topk,num_draft_tokens,batch_size,context_tokens\n"
+        "3.11,615.3,381.2,5,4,8,3.664,2040.56\n3.11,615.3,381.2,128,64,60000,14.8125,123456.7\n"
+    ),
     "fractions": (
         "accept_length,throughput,baseline,num_steps,batch_size,context_tokens\n"
         "2.1,82.3,90.0,3,1.5,1000.5\n"

@@ -215,6 +215,8 @@ def test_a_damaged_list_of_what_was_assumed_is_refused(value: object, tmp_path: 
         (("rig", "draft", "kind"), "oracle"),
         (("rig", "draft", "vocab_size"), 3.7),
         (("rig", "draft", "step_s"), -1.0),
+        (("rig", "draft", "times"), {"name": "x", "device": "y", "steps": [], "extends": []}),
+        (("rig", "draft", "times"), [[1, 1, 1, 1e30]]),
         (("rig", "draft"), None),
         (("rig", "allreduce"), [{"num_ranks": 8, "size_bytes": [1, 2], "time_s": [-1, 1]}]),
         (("rig", "model"), None),
