@@ -13,10 +13,12 @@ from calibration.commands.option_values import DEEPEST, Number, ServedPairs, Unt
 from calibration.commands.output_files import check_outputs
 from calibration.questions import AskedConfiguration, UsageError
 from calibration.report.layout import wrapped
+from specmodel.errors import ParameterError
 
 if TYPE_CHECKING:
     from calibration.training.assessment import Assessment, TrainingQuestion
     from calibration.training.training_log import TrainingLog
+    from specmodel.acceptance import TransferFactor
     from specmodel.calibrated import Calibration
 
 _MOST_TOKENS = 1e7
@@ -134,7 +136,6 @@ def command(
     check_outputs([plot], [*logs, *bench, calibration])
     _check_family(family)
     from calibration.training.assessment import TrainingQuestion  # noqa: PLC0415 - on demand
-    from calibration.training.served_transfer import transfer_of_pairs  # noqa: PLC0415 - as above
 
     known, source = _system(calibration, bench)
     question = TrainingQuestion(
@@ -151,7 +152,7 @@ def command(
         until=until,
         response_tokens=response_tokens,
         seconds_per_step=seconds_per_step,
-        transfer=transfer_of_pairs(served_pairs),
+        transfer=_transfer(served_pairs),
     )
     try:
         for log in _logs(logs, family, correct_alias, watch_seconds if watch else None, as_json):
@@ -160,6 +161,19 @@ def command(
     except KeyboardInterrupt:
         if not watch:
             raise
+
+
+def _transfer(pairs: tuple[tuple[float, float], ...]) -> "TransferFactor":
+    """What pairs of logged and served accept lengths say of the transfer."""
+    from calibration.training.served_transfer import transfer_of_pairs  # noqa: PLC0415 - on demand
+
+    try:
+        return transfer_of_pairs(pairs)
+    except ParameterError as error:
+        which = {"offline": "logged"}.get(error.name, "served")
+        raise click.UsageError(
+            f"--served-pair: the {which} accept length must be {error.allowed}, got {error.value}"
+        ) from None
 
 
 def _check_family(family: str | None) -> None:
@@ -228,7 +242,14 @@ def _report(
     """Assess a log and print it."""
     from calibration.training.assessment import assess  # noqa: PLC0415 - on demand
 
-    found = assess(log, calibration, question)
+    try:
+        found = assess(log, calibration, question)
+    except ParameterError as error:
+        if error.name != "response_length":
+            raise
+        raise click.UsageError(
+            f"--response-tokens must be {error.allowed}, got {error.value}"
+        ) from None
     if as_json:
         from calibration.report.train_json import train_json  # noqa: PLC0415 - on demand
 

@@ -253,3 +253,15 @@ def test_nothing_known_of_serving_is_not_drawn(specmodel: RunCommand) -> None:
     assert run.exit_code == 0, run.output
     assert "run.png was not drawn" in run.stderr
     assert not Path("run.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--response-tokens", "2"), ("--served-pair", "1:1")]
+)
+def test_a_value_that_cannot_be_is_said_by_its_option(
+    specmodel: RunCommand, option: str, value: str
+) -> None:
+    result = specmodel("train", LOGS / "bad_01_interleaved_ranks.log", option, value)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"Error: {option}")
