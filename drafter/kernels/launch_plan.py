@@ -108,8 +108,8 @@ def default_tiles(sm: int, tokens: int, rows: int, width: int) -> Tiles:
 
     Notes
     -----
-    Up to 8 tokens: 4 rows by 1024 columns in 4 warps, four 128-bit loads a thread, so that about ten
-    programs per multiprocessor keep the memory busy (drafter.md 12). More tokens: 64 rows where that
+    Up to 8 tokens: 4 rows by 1024 columns (512 past 2 tokens, 256 past 4, since triton 3.6 spills with more) in 4
+    warps, so that many 128-bit loads are under way (drafter.md 12). More tokens: 64 rows where that
     still gives the chip some hundred programs, else 32 or 16. Without a GPU the interpreter runs, which
     pays by the program: there 64 rows at once.
 
@@ -121,8 +121,11 @@ def default_tiles(sm: int, tokens: int, rows: int, width: int) -> Tiles:
     64
     """
     if tokens <= MATVEC_TOKENS:
-        block_k = min(max(power_of_two(width), 16), 1024)
-        warps = max(1, block_k // 256)
+        # the sums of more tokens leave no registers for the wider tile
+        block_k = min(
+            max(power_of_two(width), 16), 1024 if tokens <= 2 else 512 if tokens <= 4 else 256
+        )
+        warps = min(4, max(1, block_k // 64))
         return Tiles(block_n=4 if sm else 64, block_k=block_k, num_warps=warps, num_stages=1)
     block_n = next((size for size in (64, 32) if rows >= 128 * size or not sm), 16)
     block_k = min(max(power_of_two(width), 16), 128)

@@ -201,6 +201,8 @@ def pick(
         check_tensor("scores", chain.scores, (num_tokens, num_steps), (torch.float32,), tile_max)
     state = chain or (None,) * len(Chain._fields)
     block = power_of_two(num_tiles)
+    # fewer warps where the candidates are held too; with either, some release spills in the other case
+    warps = min(16, max(1, block // (256 if topk == 1 else 512)))
     pick_kernel[(num_tokens,)](
         tile_max,
         tile_sum,
@@ -218,5 +220,5 @@ def pick(
         block,
         power_of_two(topk),
         programmatic,
-        **options(min(16, max(1, block // 256)), 1, programmatic),
+        **options(warps, 1, programmatic),
     )

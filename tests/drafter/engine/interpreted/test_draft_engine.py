@@ -144,6 +144,37 @@ def test_buckets_are_made_once_and_share_weights_and_cache(spec: DraftSpec, engi
     assert runs[0].graph is None
 
 
+class TriedRun:
+    """Runs the work as a capture does, and once more for each replay."""
+
+    def __init__(self, run: Callable[[], None], **options: object) -> None:
+        assert set(options) == {"device", "pool"}
+        self._run = run
+        for _ in range(4):
+            run()
+
+    def replay(self) -> None:
+        self._run()
+
+
+def test_capture_of_a_bucket_leaves_the_caches_of_running_requests_as_they_were(
+    spec: DraftSpec, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("drafter.engine.draft_engine.CapturedRun", TriedRun)
+    first = inputs(spec, accepted=[4, 4], before=[0, 0])
+    second = inputs(spec, accepted=[2, 2], before=[4, 4], seed=1)
+    drafted: list[tuple[torch.Tensor, ...]] = []
+    for uses_graphs in (True, False):
+        drafting = engine(most_requests=2)
+        drafting.uses_graphs = uses_graphs
+        drafting.draft(*first, num_steps=2)
+        tree = drafting.draft(*second, num_steps=3, topk=2, num_draft_tokens=5)
+        drafted.append(tree)  # of another bucket, made between the rounds
+        assert (drafting.run_of(next(iter(drafting._runs))).graph is not None) == uses_graphs
+    for one, other in zip(*drafted, strict=True):
+        assert torch.equal(one, other)
+
+
 @pytest.mark.parametrize(
     ("change", "name"),
     [
