@@ -171,7 +171,9 @@ def test_a_prediction_without_changes_loads_nothing_of_the_physical_form_that_it
         assert "specmodel.physical_record" in loaded
         assert not [name for name in loaded if name.startswith(PHYSICAL_FORM)]
         changed = statement.replace("'2.5'", "'2.5', '--set', 'batch_size=2'")
-        assert "calibration.physical.rig_prediction" in modules_after(changed, tmp_path, whole=True)
+        loaded = modules_after(changed, tmp_path, whole=True)
+        assert "calibration.physical.rig_prediction" in loaded
+        assert loaded.isdisjoint(HEAVY_FOR_THE_COMMAND_LINE)
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:

@@ -17,12 +17,23 @@ MOST_GPUS: Final = 4096
 """More GPUs are not one rig. [-]"""
 
 _OPTIONS: Final = (
-    click.option("--model", default="", help="Name of a packaged model, or its config.json."),
-    click.option("--gpu", default="", help="Name of a GPU, such as H100."),
+    click.option(
+        "--model",
+        default="",
+        help="Name of a packaged model, or its config.json.  [default: that of the points]",
+    ),
+    click.option(
+        "--gpu", default="", help="Name of a GPU, such as H100.  [default: that of the points]"
+    ),
     click.option(
         "--num-gpus", type=click.IntRange(1, MOST_GPUS), help="GPUs that share the model."
     ),
-    click.option("--interconnect", default="", help="Link between them, such as nvlink4 or pcie5."),
+    click.option(
+        "--interconnect",
+        default="",
+        help="Link between them, such as nvlink4 or pcie5.  [default: that of the points, else the "
+        "card's usual one]",
+    ),
     click.option(
         "--dtype", default="", help="Stored weights, such as fp8.  [default: as released]"
     ),
@@ -44,7 +55,8 @@ _OPTIONS: Final = (
     click.option(
         "--draft-kind",
         type=click.Choice(["eagle3", "mtp", "parallel", "lookup"]),
-        help="How it drafts.  [default: the model's MTP layer, else an EAGLE-3 head]",
+        help="What drafts: an EAGLE-3 head, an MTP layer, a block in one pass, a lookup.  [default: as "
+        "the points say, else the model's MTP layer, else an EAGLE-3 head]",
     ),
     click.option(
         "--drafter",

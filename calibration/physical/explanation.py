@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from calibration.physical.measured_times import round_shape
 from calibration.physical.priced_scenarios import Pricing, interval_sd
+from calibration.physical.round_shape import round_shape
 from calibration.physical.scenario import Scenario
 from calibration.physical.scenario_record import scenario_from_record
 from calibration.questions import workload_of

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.physical.measured_times import round_shape
 from calibration.physical.priced_scenarios import Logs, Pricing, interval_sd
+from calibration.physical.round_shape import round_shape
 from calibration.physical.scenario import Scenario
 from calibration.physical.scenario_changes import LOAD_KEYS, SYNONYMS, all_changed
 from calibration.physical.scenario_record import scenario_from_record

@@ -176,9 +176,9 @@ def _constants(summary: FitSummary) -> str:
             [
                 constant.symbol,
                 _PLAIN[constant.name],
-                number(estimate.value, 3),
-                f"{number(estimate.low, 3)}-{number(estimate.high, 3)}",
-                number(estimate.prior_value, 3),
+                _constant(estimate.value),
+                f"{_constant(estimate.low)}-{_constant(estimate.high)}",
+                _constant(estimate.prior_value),
                 _learned(estimate, summed=constant.name in summed),
             ]
         )
@@ -188,6 +188,11 @@ def _constants(summary: FitSummary) -> str:
         names = ", ".join(f"{one.symbol} ({one.name})" for one in idle)
         lines.append(wrapped(f"Not in play at these points, so not learned: {names}."))
     return "\n".join(lines)
+
+
+def _constant(value: float) -> str:
+    """A constant; one of 10 or more has no thousandths to show."""
+    return number(value, 3 if abs(value) < 10.0 else 1)
 
 
 def _learned(estimate: ConstantEstimate, *, summed: bool) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from calibration.answer import Answer, Claim, DepthAnswer, Identity
 from calibration.report.layout import (
     WIDTH,
+    fits,
     interval,
     labelled,
     number,
@@ -172,6 +173,10 @@ def _side_by_side(logged: Prediction, served: Prediction) -> str:
             *(probability(served.probability_faster), ""),
         ]
     )
+    text = table([[row[0].ljust(14), *row[1:]] for row in rows], align="lrlrl")
+    if fits(text):
+        return text
+    rows[0][3] = "served"
     return table([[row[0].ljust(14), *row[1:]] for row in rows], align="lrlrl")
 
 

@@ -214,15 +214,21 @@ def test_a_range_marks_one_line_as_the_best(specmodel: Run) -> None:
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
-    ("baseline", "shown", "hidden"),
+    ("baseline", "width", "heads"),
     [
-        ((), "tokens/s  90 %", "speed-up  90 %"),
-        (("--baseline", "99000000"), "speed-up  90 %", "/s  90"),
+        ((), 80, ("tokens/s  90 %", "speed-up  90 %")),
+        (("--baseline", "6900000"), 74, ("speed-up  90 %", "/s  90")),
     ],
 )
 def test_a_table_with_a_target_keeps_the_interval_that_fits(
-    specmodel: Run, baseline: tuple[str, ...], shown: str, hidden: str
+    specmodel: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    baseline: tuple[str, ...],
+    width: int,
+    heads: tuple[str, str],
 ) -> None:
+    shown, hidden = heads
+    monkeypatch.setattr("calibration.report.prediction_text.WIDTH", width)
     arguments = ("--full", FULL, "--depth", "1:10", "--target-speedup", "1.3", *baseline)
     lines = specmodel("predict", *arguments).stdout.splitlines()
     (head,) = [" ".join(line.split()) for line in lines if line.split()[:1] == ["depth"]]
