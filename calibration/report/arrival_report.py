@@ -5,6 +5,7 @@ from typing import Any
 
 from calibration.arrival_answer import ArrivalAnswer, ServedWay
 from calibration.report.layout import (
+    fits,
     interval,
     labelled,
     number,
@@ -22,6 +23,9 @@ SCHEMA_VERSION = 1
 
 _WAITING = 0.01
 """Share of a request's time from which waiting for a place is shown. [-]"""
+
+FAR_BEYOND = 10.0
+"""Share of the largest rate from which a per cent is no help. [-]"""
 
 
 def arrival_text(answer: ArrivalAnswer) -> str:
@@ -108,7 +112,9 @@ def _ways(answer: ArrivalAnswer) -> str:
         ["share of that", *(_share(one.share_of_max_rate) for one in ways)],
     ]
     head = ["median (90 %)", "without speculation", "with speculation"]
-    return table([[row[0].ljust(18), *row[1:]] for row in (head, *rows)], align="lll", gap=3)
+    cells = [[row[0].ljust(18), *row[1:]] for row in (head, *rows)]
+    text = table(cells, align="lll", gap=3)
+    return text if fits(text) else table(cells, align="lll", gap=1)
 
 
 def _waits(way: ServedWay) -> bool:
@@ -195,7 +201,9 @@ def _cell(estimate: Estimate, digits: int) -> str:
 
 
 def _share(share: Estimate) -> str:
-    """A share in per cent with its bounds."""
+    """A share in per cent with its bounds; far beyond the limit, how many times it is."""
+    if share.high > FAR_BEYOND:
+        return f"{number(share.median, 0)} times"
     text = percent(share.median)
     low, high = percent(share.low), percent(share.high)
     return text if low == high else f"{text} ({low} to {high})"
