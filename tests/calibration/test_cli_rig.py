@@ -436,6 +436,15 @@ def test_a_calibration_without_a_rig_says_how_to_get_one(specmodel: Run, bench: 
     assert "--model and --gpu" in refusal(specmodel("whatif", "--accept", "2"), 2)
 
 
+@pytest.mark.parametrize(("rate", "tokens"), [("1e6", "1e7"), ("4", "1e7"), ("0.000001", "1")])
+def test_a_server_at_any_rate_of_a_changed_rig_keeps_to_80_columns(
+    fitted: Run, rate: str, tokens: str
+) -> None:
+    ask = ("predict", "--accept", "2", "--arrival-rate", rate, "--output-tokens", tokens)
+    text(fitted(*ask, "--set", "interconnect=nvlink4"))
+    answer(fitted(*ask, "--set", "interconnect=nvlink4", "--json"))
+
+
 # whatif on a calibration
 
 
