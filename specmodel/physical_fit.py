@@ -2,12 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specmodel.errors import FitError, ParameterError
+from specmodel.errors import ParameterError
+from specmodel.fit_checks import (
+    LEAST_SPREAD,
+    check_array,
+    check_covariance,
+    check_loads,
+    check_share,
+    sensible,
+)
 from specmodel.form_error import (
     ADDED_PER_CHANGE,
     SHARED_PER_CHANGE,
@@ -17,11 +25,6 @@ from specmodel.form_error import (
 )
 
 Array = NDArray[np.float64]
-
-_LARGEST: Final = 100.0  # of a logarithm, its slope or its spread
-_LEAST: Final = 1e-9  # of a spread whose square is divided by
-_MOST_TOKENS: Final = 1e12
-_ROUNDED: Final = 1e-6  # what the digits of a file may break
 
 
 @final
@@ -131,16 +134,19 @@ class PhysicalFit:
             "shared_sd": (rows,),
         }
         for name, shape in shapes.items():
-            _check(name, getattr(self, name), shape)
+            check_array(name, getattr(self, name), shape)
         for name in ("prior_sd", "noise_sd"):
-            if not np.all(getattr(self, name) >= _LEAST):
+            if not np.all(getattr(self, name) >= LEAST_SPREAD):
                 raise ParameterError(name, f"{np.min(getattr(self, name)):g}", "positive")
         if not 0 <= self.non_decode_share < 1:
             raise ParameterError("non_decode_share", self.non_decode_share, "in [0, 1)")
         if not 0 <= self.non_decode_sd <= 1:
             raise ParameterError("non_decode_sd", self.non_decode_sd, "in [0, 1]")
-        _check_covariance(self.covariance, self.prior_sd)
-        _check_measured(self.measured, rows, count)
+        check_covariance(self.covariance, self.prior_sd)
+        check_loads(self.measured.loads, rows)
+        check_array("log_time", self.measured.log_time, (rows,))
+        check_array("jacobian", self.measured.jacobian, (rows, count))
+        check_share("target_share", self.measured.target_share, rows)
 
     @classmethod
     def from_prior(
@@ -322,59 +328,16 @@ class PhysicalFit:
         covariance[:-1, :-1] = np.block([[between(a, b, self.form) for b in asked] for a in asked])
         covariance += (own * np.square(self.prior_sd)) @ own.T
         if not len(known.loads):
-            return _sensible(mean, covariance + shared @ self.covariance @ shared.T)
+            return sensible(mean, covariance + shared @ self.covariance @ shared.T)
         cross = np.vstack([*(between(each, known, self.form) for each in asked), -self.shared_sd])
         gain = np.linalg.solve(self._measured_covariance(), cross.T).T
         slopes = shared - gain @ known.jacobian
         covariance += slopes @ self.covariance @ slopes.T - gain @ cross.T
-        return _sensible(mean + gain @ self.residual, covariance)
+        return sensible(mean + gain @ self.residual, covariance)
 
     def _measured_covariance(self) -> Array:
         """Covariance of the measurements given the factors."""
         return measured_covariance(self.measured, self.noise_sd, self.shared_sd, self.form)
-
-
-def _check(name: str, values: Array, shape: tuple[int, ...]) -> None:
-    """Refuse an array of another shape, or one that holds what is no number or far from any."""
-    if values.shape != shape or not np.all(np.abs(values) <= _LARGEST):
-        raise ParameterError(name, f"shape {values.shape}", f"finite, of shape {shape}")
-
-
-def _check_covariance(covariance: Array, prior_sd: Array) -> None:
-    """Refuse a posterior covariance that is none, or wider than the prior."""
-    scaled = covariance / np.outer(prior_sd, prior_sd)
-    if not np.allclose(scaled, scaled.T, atol=_ROUNDED):
-        raise ParameterError("covariance", "one that is not symmetric", "symmetric")
-    values = np.linalg.eigvalsh(scaled) if scaled.size else np.zeros(1)
-    if values[0] < -_ROUNDED or values[-1] > 1.0 + _ROUNDED:
-        allowed = "positive semi-definite and no wider than the prior"
-        raise ParameterError("covariance", "another one", allowed)
-
-
-def _check_measured(measured: Priced, rows: int, count: int) -> None:
-    """Refuse measured loads that do not belong together, or that nothing can have measured."""
-    loads = measured.loads
-    least = {"num_steps": 0, "topk": 1, "num_draft_tokens": 1, "batch_size": 1, "context_tokens": 0}
-    for name, lowest in least.items():
-        values = getattr(loads, name)
-        if values.shape != (rows,) or not np.all((values >= lowest) & (values <= _MOST_TOKENS)):
-            raise ParameterError(name, f"shape {values.shape}", f"{rows} numbers from {lowest}")
-    _check("log_time", measured.log_time, (rows,))
-    _check("jacobian", measured.jacobian, (rows, count))
-    share = measured.target_share
-    if share.shape != (rows,) or not np.all((share >= 0) & (share <= 1)):
-        raise ParameterError("target_share", f"shape {share.shape}", f"{rows} shares in [0, 1]")
-
-
-def _sensible(mean: Array, covariance: Array) -> tuple[Array, Array]:
-    """A prediction, unless it is of no time that a clock shows."""
-    sound = np.all(np.abs(mean) <= _LARGEST) and np.all(np.diag(covariance) <= _LARGEST)
-    if not sound:
-        raise FitError(
-            "the physical form of this calibration gives no sensible time; check its points, and "
-            "run `specmodel fit` again"
-        )
-    return mean, covariance
 
 
 def measured_covariance(
