@@ -15,7 +15,8 @@ from tests.calibration.training.run_generator import GeneratedRun, draw_run
 SEEDS = range(2000, 2240)
 FRACTIONS = (0.2, 0.4, 0.6)
 
-pytestmark = pytest.mark.slow
+# One worker: the runs are generated once for all of these tests.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("projection coverage")]
 
 
 class Outcome(NamedTuple):

@@ -23,7 +23,8 @@ SHARED_BYTES = {80: 166_912, 89: 101_376, 90: 232_448, 100: 232_448, 120: 101_37
 OLDER = "SPECMODEL_TRITON36_PYTHON"
 Variant = Mapping[str, Any]
 
-pytestmark = pytest.mark.slow
+# One worker: what is built is built once for all of these tests.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ahead of time")]
 
 
 def built_by(python: str) -> list[Variant]:
