@@ -108,7 +108,7 @@ _MOST_TOKENS = int(BOUNDS["num_draft_tokens"].most)
     callback=changes_of,
     help="Change the calibrated rig or its load, priced by the physical form: interconnect, allreduce, "
     "tp_size, gpu, dtype, kv_dtype, model, batch_size, context_tokens, depth, topk, "
-    "num_draft_tokens, schedule, draft.kind, draft.vocab, draft.tp_size, draft.step_ms, draft.record.",
+    "num_draft_tokens, schedule, capture_limit, draft.kind, draft.vocab, draft.tp_size, draft.step_ms, draft.record.",
 )
 @click.option(
     "--drafter",

@@ -55,7 +55,7 @@ _MOST_TOKENS = int(BOUNDS["num_draft_tokens"].most)
     multiple=True,
     callback=changes_of,
     help="A change to price, each alone and then all together: interconnect, allreduce, tp_size, gpu, "
-    "model, dtype, kv_dtype, batch_size, context_tokens, depth, topk, num_draft_tokens, schedule, "
+    "model, dtype, kv_dtype, batch_size, context_tokens, depth, topk, num_draft_tokens, schedule, capture_limit, "
     "draft.kind, draft.vocab, draft.tp_size, draft.step_ms, draft.record.  [default: changes that make "
     "sense for the rig]",
 )

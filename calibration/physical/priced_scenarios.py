@@ -28,6 +28,7 @@ OWN_FACTORS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "tp_size": (),
         "dtype": ("bandwidth", "compute"),
         "schedule": (),
+        "capture_limit": (),
     }
 )
 """Factors that a changed rig does not share with its base (judgement). Another all-reduce on the same link

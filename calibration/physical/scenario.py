@@ -11,6 +11,7 @@ from calibration.questions import longest_accept_length
 from specmodel.architecture import ModelShape, stated_weights
 from specmodel.configuration import Configuration
 from specmodel.cost.allreduce_curve import AllReduceCurve
+from specmodel.cost.graph_capture import GraphCapture
 from specmodel.cost.round_inputs import SCHEDULES, Engine, Schedule
 from specmodel.cost.typical_rates import STEP_HOST_S
 from specmodel.errors import ParameterError
@@ -26,6 +27,49 @@ KV_BYTES: Final[Mapping[str, float]] = MappingProxyType(
 """Formats of the KV cache that can be named, by what a value takes, [B]."""
 
 _MEASURED: Final = "the measured link"  # whatever the number of GPUs: one file is of one machine
+
+CAPTURE_STRIDE: Final = 8
+"""Distance of captured sizes from 8 on; below it they are powers of two, as vLLM captures. [tokens]"""
+
+EAGER_KERNEL_S: Final = 25e-6
+"""Launch of a kernel from an engine's Python, outside a graph. DeepSeek-V4-Flash on 4 B300 takes 104.5 ms
+for a pass just past its graphs [vllm-dspark-post]_, 58 us for each of the 1,806 kernels that the form counts;
+less than half of that, since other engines launch faster (judgement). [s]"""
+
+
+def captured_to(limit: int) -> GraphCapture:
+    r"""Captured sizes up to a limit.
+
+    .. math:: 1, 2, 4, 8, 16, 24, \ldots
+
+    Parameters
+    ----------
+    limit : int
+        Largest captured number of rows, at least 1, [tokens].
+
+    Returns
+    -------
+    GraphCapture
+
+    Raises
+    ------
+    ParameterError
+        If the limit is below 1.
+
+    Notes
+    -----
+    A pass over a size between two of them is padded; beyond the limit it runs without a graph.
+
+    Examples
+    --------
+    >>> captured_to(24).sizes
+    (1, 2, 4, 8, 16, 24)
+    """
+    if limit < 1:
+        raise ParameterError("capture_limit", limit, "at least 1")
+    small = [size for size in (1, 2, 4) if size < limit]
+    strided = range(CAPTURE_STRIDE, limit, CAPTURE_STRIDE)
+    return GraphCapture(sizes=(*small, *strided, limit), eager_kernel_s=EAGER_KERNEL_S)
 
 
 @final
@@ -53,6 +97,9 @@ class Scenario:
         What is known of the draft model.
     schedule : {"sequential", "host", "draft"}
         What runs beside what, as in `specmodel.cost.round_inputs.Engine`.
+    capture_limit : int or None
+        Rows up to which the target's pass has CUDA graphs, at `CAPTURE_STRIDE`; None where every size
+        has one, [tokens].
     depth, topk : int
         Drafted tokens in sequence, branches, [-].
     num_draft_tokens : int or None
@@ -74,6 +121,7 @@ class Scenario:
     context_parallel: int = 1
     draft: DraftChoice = field(default_factory=DraftChoice)
     schedule: Schedule = "sequential"
+    capture_limit: int | None = None
     depth: int = 1
     topk: int = 1
     num_draft_tokens: int | None = None
@@ -137,7 +185,10 @@ class Scenario:
             draft=self.draft.described(self.model)[1],
             draft_tp_size=1 if replicated else None,
             engine=Engine(
-                step_host_s=STEP_HOST_S, round_host_s=STEP_HOST_S, schedule=self.schedule
+                step_host_s=STEP_HOST_S,
+                round_host_s=STEP_HOST_S,
+                schedule=self.schedule,
+                capture=None if self.capture_limit is None else captured_to(self.capture_limit),
             ),
         )
 
@@ -157,4 +208,5 @@ class Scenario:
             "dtype": stated_weights(self.model, self.dtype),
             "allreduce": self.kernel if self.tp_size > 1 else "",
             "schedule": self.schedule,
+            "capture_limit": self.capture_limit,
         }

@@ -292,6 +292,12 @@ def _with_kv_dtype(base: Scenario, text: str) -> Scenario:
     return replace(base, kv_bytes_per_value=KV_BYTES[_chosen("kv_dtype", text, tuple(KV_BYTES))])
 
 
+def _with_capture_limit(base: Scenario, text: str) -> Scenario:
+    """Graphs up to another number of rows; beyond it a pass is launched kernel by kernel."""
+    limit = _count("capture_limit", text, BOUNDS["num_draft_tokens"].most)
+    return replace(base, capture_limit=limit)
+
+
 def _with_schedule(base: Scenario, text: str) -> Scenario:
     """Other things beside each other."""
     word = _chosen("schedule", text, SCHEDULES)
@@ -379,6 +385,7 @@ KEYS: Final[Mapping[str, Callable[[Scenario, str], Scenario]]] = MappingProxyTyp
         "topk": _with_topk,
         "num_draft_tokens": _with_num_draft_tokens,
         "schedule": _with_schedule,
+        "capture_limit": _with_capture_limit,
         "draft.kind": _with_draft_kind,
         "draft.vocab": _with_draft_vocab,
         "draft.tp_size": _with_draft_tp_size,

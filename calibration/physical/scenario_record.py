@@ -21,6 +21,7 @@ _PLAIN: Final = (
     "kv_bytes_per_value",
     "context_parallel",
     "schedule",
+    "capture_limit",
 )
 
 

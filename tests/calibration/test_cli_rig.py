@@ -271,6 +271,7 @@ def good_values(folder: Path) -> dict[str, list[str]]:
         "draft.kind": ["eagle3", "mtp", "parallel", "lookup"],
         "draft.vocab": ["151936"],
         "draft.tp_size": ["1", "8"],
+        "capture_limit": ["1", "512"],
         "draft.step_ms": ["0.5", "30"],
         "draft.record": ["drafter.json"],
     }

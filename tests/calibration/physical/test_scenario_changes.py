@@ -10,7 +10,7 @@ import pytest
 from calibration.physical.draft_choice import DraftChoice
 from calibration.physical.measured_draft import measured_draft
 from calibration.physical.priced_scenarios import Pricing
-from calibration.physical.scenario import Scenario
+from calibration.physical.scenario import EAGER_KERNEL_S, Scenario
 from calibration.physical.scenario_changes import (
     KEYS,
     LOAD_KEYS,
@@ -103,6 +103,7 @@ def own_values(base: Scenario, folder: Path) -> dict[str, str]:
         "topk": base.topk,
         "num_draft_tokens": base.num_draft_tokens or base.depth + 1,
         "schedule": base.schedule,
+        "capture_limit": base.capture_limit,
         "draft.kind": base.draft.kind or "eagle3",
         "draft.vocab": 32000 if base.draft.kind != "lookup" else None,
         "draft.tp_size": base.draft.tp_size or base.tp_size,
@@ -154,6 +155,7 @@ def test_every_key_can_change_something(tmp_path: Path) -> None:
         "topk": "8",
         "num_draft_tokens": "32",
         "schedule": "draft",
+        "capture_limit": "1",
         "draft.kind": "mtp",
         "draft.vocab": "160000",
         "draft.tp_size": "1",
@@ -294,3 +296,17 @@ def replaced(**given: Any) -> Scenario:  # noqa: ANN401 - fields
 def test_the_kernel_that_the_gate_takes_is_no_change(given: dict[str, Any], text: str) -> None:
     base = replaced(**given)
     assert changed(base, "allreduce", text) is base
+
+
+def test_a_pass_beyond_the_captured_graphs_is_launched_kernel_by_kernel() -> None:
+    """A step of 8 requests fits a graph of 8 rows; a round that verifies 32 rows does not."""
+    base = Scenario(
+        model=preset("Llama-3.1-8B"), gpu="H100", depth=3, batch_size=8, accept_length=2.5
+    )
+    limited = changed(base, "capture_limit", "8")
+    whole, cut = (Pricing(each).price(each) for each in (base, limited))
+    assert cut.step_s.median == pytest.approx(whole.step_s.median)
+    launches_s = base.rig().forward_work().num_kernels * EAGER_KERNEL_S
+    assert cut.round_s.median > max(whole.round_s.median, launches_s)
+    wide = Pricing(base).price(changed(base, "capture_limit", "32"))
+    assert wide.round_s.median == pytest.approx(whole.round_s.median)
