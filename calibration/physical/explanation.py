@@ -234,17 +234,19 @@ def _causes(pricing: Pricing, at: Scenario) -> tuple[Cause, ...]:
 
 
 def _allreduce_share(pricing: Pricing, at: Scenario) -> Estimate:
-    """Share of the all-reduces in the base step, with the interval of its factor."""
+    """Share of the all-reduces in the base step; where the step is known, other parts make room."""
     step = pricing.step_parts(at)
-    total = sum(step.values())
-    share = step["all-reduce"] / total
-    fit = pricing.fit
-    index = FACTORS.index("allreduce")
-    half = interval_sd() * float(np.sqrt(fit.covariance[index, index]))
+    share = step["all-reduce"] / sum(step.values())
+    if not share:
+        return Estimate(median=0.0, low=0.0, high=0.0)
+    slopes = -pricing.priced(at).jacobian[0]
+    slopes[FACTORS.index("allreduce")] += 1.0
+    log_sd = float(np.sqrt(slopes @ pricing.fit.covariance @ slopes))
+    half = interval_sd() * log_sd / (1.0 - share)
     low, high = (
-        share * factor / (share * factor + 1.0 - share) for factor in (np.exp(-half), np.exp(half))
+        share * factor / (share * factor + 1.0 - share) for factor in np.exp([-half, half]).tolist()
     )
-    return Estimate(median=share, low=float(low), high=float(high))
+    return Estimate(median=share, low=low, high=high)
 
 
 def _agreement(calibration: Calibration, pricing: Pricing, rig: Scenario) -> tuple[Agreement, ...]:

@@ -19,7 +19,7 @@ from calibration.report.layout import fits
 from calibration.systems import systems
 from specmodel.calibrated import Calibration
 from specmodel.errors import SpecModelError
-from specmodel.rig.factors import FACTORS
+from specmodel.rig.factors import FACTORS, multipliers_of
 from tests.calibration.physical.known_rigs import (
     LLAMA_POINTS,
     LLAMA_RIG,
@@ -78,6 +78,22 @@ def test_every_factor_is_shown_or_said_to_be_without_effect(name: str) -> None:
     if found.scenario.tp_size == 1:
         assert "allreduce" in found.idle
         assert found.allreduce_share.median == 0
+
+
+@pytest.mark.parametrize("name", ["point", "context sweep"])
+def test_the_share_of_all_reduces_has_the_interval_of_draws_of_all_factors(name: str) -> None:
+    calibration = KNOWN[name]()
+    found, physical = explained(calibration), calibration.physical
+    assert physical is not None
+    normal = np.random.default_rng(0).multivariate_normal(
+        physical.mean, physical.covariance, size=4000
+    )
+    step = found.scenario.rig().step_time(
+        found.at.batch_size, found.at.context_tokens, multipliers=multipliers_of(normal)
+    )
+    drawn = np.quantile(step.allreduce_s / step.total_s, [0.05, 0.5, 0.95])
+    share = found.allreduce_share
+    assert drawn == pytest.approx([share.low, share.median, share.high], rel=0.2)
 
 
 @pytest.mark.parametrize("name", KNOWN)
