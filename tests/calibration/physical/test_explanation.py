@@ -11,6 +11,7 @@ import pytest
 from calibration import fit
 from calibration.packaged import packaged_tables
 from calibration.physical.explanation import FACTOR_WORDS, Explanation, doubt_of_rig, explain
+from calibration.physical.priced_scenarios import interval_sd
 from calibration.physical.rig_of_points import AskedRig
 from calibration.points import read_points
 from calibration.report.explain_json import explain_json
@@ -91,9 +92,10 @@ def test_the_share_of_all_reduces_has_the_interval_of_draws_of_all_factors(name:
     step = found.scenario.rig().step_time(
         found.at.batch_size, found.at.context_tokens, multipliers=multipliers_of(normal)
     )
-    drawn = np.quantile(step.allreduce_s / step.total_s, [0.05, 0.5, 0.95])
-    share = found.allreduce_share
-    assert drawn == pytest.approx([share.low, share.median, share.high], rel=0.2)
+    share = step.allreduce_s / step.total_s
+    bounds = np.array([found.allreduce_share.low, found.allreduce_share.high])
+    width = np.diff(np.log(bounds / (1 - bounds)))[0] / (2 * interval_sd())
+    assert width == pytest.approx(np.std(np.log(share / (1 - share))), rel=0.05)
 
 
 @pytest.mark.parametrize("name", KNOWN)
