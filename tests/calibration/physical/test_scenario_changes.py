@@ -294,3 +294,23 @@ def replaced(**given: Any) -> Scenario:  # noqa: ANN401 - fields
 def test_the_kernel_that_the_gate_takes_is_no_change(given: dict[str, Any], text: str) -> None:
     base = replaced(**given)
     assert changed(base, "allreduce", text) is base
+
+
+def test_a_head_is_not_priced_where_the_passes_were_measured() -> None:
+    for measured in (
+        DraftChoice(step_s=5e-4),
+        DraftChoice(times=measured_draft(example_record()), tp_size=1),
+    ):
+        with pytest.raises(ParameterError, match=r"draft\.step_ms"):
+            changed(replace(LLAMA, draft=measured), "draft.vocab", "64000")
+    for changes in itertools.permutations([("draft.vocab", "64000"), ("draft.step_ms", "0.5")]):
+        with pytest.raises(ParameterError, match=r"draft\.vocab"):
+            all_changed(LLAMA, list(changes))
+
+
+def test_one_time_of_the_draft_passes_is_given(tmp_path: Path) -> None:
+    save_record(example_record(), tmp_path / "drafter.json")
+    record = ("draft.record", str(tmp_path / "drafter.json"))
+    for changes in itertools.permutations([record, ("draft.step_ms", "0.5")]):
+        with pytest.raises(ParameterError, match="one of them"):
+            all_changed(LLAMA, list(changes))
