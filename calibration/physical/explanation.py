@@ -11,7 +11,7 @@ from calibration.physical.round_shape import round_shape
 from calibration.physical.scenario import Scenario
 from calibration.physical.scenario_record import scenario_from_record
 from calibration.questions import workload_of
-from specmodel.architecture import MemoryFit
+from specmodel.architecture import Collectives, MemoryFit, collectives
 from specmodel.calibrated import Calibration, Observation
 from specmodel.physical_fit import PhysicalFit
 from specmodel.prediction import predict
@@ -88,6 +88,7 @@ class Explanation(NamedTuple):
     prior_step: Estimate
     prior_cost: Estimate
     allreduce_share: Estimate
+    collectives: Collectives
     memory: MemoryFit
     agreement: tuple[Agreement, ...]
     assumed: tuple[str, ...]
@@ -135,6 +136,7 @@ def explain(calibration: Calibration) -> Explanation | None:
         prior_step=before.step_s,
         prior_cost=before.round_cost,
         allreduce_share=_allreduce_share(pricing, at),
+        collectives=collectives(rig.model, rig.tp_size),
         memory=price.memory,
         agreement=_agreement(calibration, pricing, rig),
         assumed=physical.notes,

@@ -233,6 +233,7 @@ def test_the_explanation_of_the_reference_rig_has_its_parts(specmodel: Run, benc
         "Kimi-K2.5 (weights as released) on 8 x RTX PRO 6000 Blackwell Server over pcie5",
         "KV cache in bf16",
         "of the base step",
+        "122 over the layers, each of 14,336 B a token",
         "2.30 measured",
         "what a round adds to a step step ms round ms added ms in steps",
         "factor (1: as usual)",
@@ -244,6 +245,7 @@ def test_the_explanation_of_the_reference_rig_has_its_parts(specmodel: Run, benc
     assert not any("KV cache" in one for one in found["assumed"])
     assert found["allreduce_share_of_base_step"]["low"] < 0.3
     assert found["allreduce_share_of_base_step"]["high"] > 0.3
+    assert (found["layer_all_reduces"], found["allreduce_bytes_per_token"]) == (122, 14336)
 
 
 # predict --set
