@@ -89,7 +89,8 @@ class PhysicalFit:
     noise_sd : numpy.ndarray, shape (n,)
         Of each measurement, [-].
     shared_sd : numpy.ndarray, shape (n,)
-        Error that all measurements share, such as that of the non-decode share, with its sign, [-].
+        What one standard deviation of the non-decode share more takes from the true ln times, with its
+        sign: not above 0, [-].
     non_decode_share, non_decode_sd : float
         Of the baseline, and how well it is known, [-].
     form : FormError
@@ -304,8 +305,8 @@ class PhysicalFit:
 
         Notes
         -----
-        A share larger than fitted means that the measured decode times are shorter by :math:`s`, which
-        is `shared_sd`; so what is predicted of times and what of the share go together.
+        :math:`s` is `shared_sd`, not above 0: of a share larger than fitted, less of the measured time
+        was decoding than was taken; so what is predicted of times and what of the share go together.
 
         Examples
         --------

@@ -118,7 +118,7 @@ def command(
 def _named(rig: dict[str, Any], asked: AskedConfiguration, accept: float | None) -> "Scenario":
     """A rig from names, at the load that was asked for."""
     from calibration.model_config import named_model  # noqa: PLC0415 - as above
-    from calibration.physical.assumed_rig import edition_of  # noqa: PLC0415 - as above
+    from calibration.physical.assumed_rig import card_link, edition_of  # noqa: PLC0415 - as above
     from calibration.physical.draft_choice import DraftChoice  # noqa: PLC0415 - on demand
     from calibration.physical.scenario import KV_BYTES, Scenario  # noqa: PLC0415 - as above
 
@@ -132,11 +132,13 @@ def _named(rig: dict[str, Any], asked: AskedConfiguration, accept: float | None)
         if not value:
             raise UsageError(option, "a rig from names has no measured configuration")
     depth = (asked.num_steps or (1,))[0]
+    card, ranks = edition_of(given.gpu)[0], given.num_gpus or 1
+    linked = ranks == 1 or given.interconnect or ranks in dict(given.curves)
     return Scenario(
         model=named_model(given.model),
-        gpu=edition_of(given.gpu)[0],
-        tp_size=given.num_gpus or 1,
-        interconnect=given.interconnect,
+        gpu=card,
+        tp_size=ranks,
+        interconnect=given.interconnect if linked else card_link(card),
         dtype=given.dtype,
         kv_bytes_per_value=KV_BYTES[given.kv_dtype or "bf16"],
         curves=given.curves,

@@ -139,6 +139,11 @@ class DraftChoice:
             )
         return words, passes
 
+    def head_size(self, model: ModelShape) -> int | None:
+        """Vocabulary that the draft model of a target proposes from; None where there is no model."""
+        passes = self.described(model)[1]
+        return passes.first.vocab_size if isinstance(passes, DraftPasses) else None
+
 
 def kind_of(algorithm: str) -> str:
     r"""Kind of draft model in the name of an algorithm.

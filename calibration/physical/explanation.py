@@ -11,7 +11,7 @@ from calibration.physical.round_shape import round_shape
 from calibration.physical.scenario import Scenario
 from calibration.physical.scenario_record import scenario_from_record
 from calibration.questions import workload_of
-from specmodel.architecture import MemoryFit
+from specmodel.architecture import Collectives, MemoryFit, collectives
 from specmodel.calibrated import Calibration, Observation
 from specmodel.physical_fit import PhysicalFit
 from specmodel.prediction import predict
@@ -88,6 +88,7 @@ class Explanation(NamedTuple):
     prior_step: Estimate
     prior_cost: Estimate
     allreduce_share: Estimate
+    collectives: Collectives
     memory: MemoryFit
     agreement: tuple[Agreement, ...]
     assumed: tuple[str, ...]
@@ -135,6 +136,7 @@ def explain(calibration: Calibration) -> Explanation | None:
         prior_step=before.step_s,
         prior_cost=before.round_cost,
         allreduce_share=_allreduce_share(pricing, at),
+        collectives=collectives(rig.model, rig.tp_size),
         memory=price.memory,
         agreement=_agreement(calibration, pricing, rig),
         assumed=physical.notes,
@@ -234,17 +236,19 @@ def _causes(pricing: Pricing, at: Scenario) -> tuple[Cause, ...]:
 
 
 def _allreduce_share(pricing: Pricing, at: Scenario) -> Estimate:
-    """Share of the all-reduces in the base step, with the interval of its factor."""
+    """Share of the all-reduces in the base step; where the step is known, other parts make room."""
     step = pricing.step_parts(at)
-    total = sum(step.values())
-    share = step["all-reduce"] / total
-    fit = pricing.fit
-    index = FACTORS.index("allreduce")
-    half = interval_sd() * float(np.sqrt(fit.covariance[index, index]))
+    share = step["all-reduce"] / sum(step.values())
+    if not share:
+        return Estimate(median=0.0, low=0.0, high=0.0)
+    slopes = -pricing.priced(at).jacobian[0]
+    slopes[FACTORS.index("allreduce")] += 1.0
+    log_sd = float(np.sqrt(slopes @ pricing.fit.covariance @ slopes))
+    half = interval_sd() * log_sd / (1.0 - share)
     low, high = (
-        share * factor / (share * factor + 1.0 - share) for factor in (np.exp(-half), np.exp(half))
+        share * factor / (share * factor + 1.0 - share) for factor in np.exp([-half, half]).tolist()
     )
-    return Estimate(median=share, low=float(low), high=float(high))
+    return Estimate(median=share, low=low, high=high)
 
 
 def _agreement(calibration: Calibration, pricing: Pricing, rig: Scenario) -> tuple[Agreement, ...]:

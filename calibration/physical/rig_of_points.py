@@ -142,17 +142,15 @@ def with_named_rig(points: Points, asked: AskedRig | None) -> Points:
 
 
 _COLUMNS: Final = (
-    *(
-        "target_model",
-        "gpu",
-        "num_gpus",
-        "tp_size",
-        "interconnect",
-        "dtype",
-        "algorithm",
-        "variant",
-        "source_id",
-    ),
+    "target_model",
+    "gpu",
+    "num_gpus",
+    "tp_size",
+    "interconnect",
+    "dtype",
+    "algorithm",
+    "variant",
+    "source_id",
 )
 
 _USUAL_KV: Final = "bf16"

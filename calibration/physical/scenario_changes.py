@@ -29,7 +29,9 @@ _ORDER: Final = {
     "tp_size": 5,
     "allreduce": 6,
     "draft.tp_size": 6,
+    "draft.vocab": 6,
 }
+_SAME_TIMES: Final = ("draft.step_ms", "draft.record")
 
 LOAD_KEYS: Final = ("batch_size", "context_tokens", "depth", "topk", "num_draft_tokens")
 """Keys that change the load and not the rig."""
@@ -92,7 +94,7 @@ def all_changed(base: Scenario, changes: list[tuple[str, str]]) -> Scenario:
     Raises
     ------
     UnknownKeyError, ParameterError
-        As `changed`; also where a key is named twice.
+        As `changed`; also where a key, or the time of the draft passes, is named twice.
 
     Notes
     -----
@@ -110,6 +112,8 @@ def all_changed(base: Scenario, changes: list[tuple[str, str]]) -> Scenario:
     for key, _ in pairs:
         if sum(key == other for other, _ in pairs) > 1:
             raise ParameterError("--set", f"{key} twice", "each key once")
+    if set(_SAME_TIMES) <= {key for key, _ in pairs}:
+        raise ParameterError("--set", " and ".join(_SAME_TIMES), "one of them")
     last = base
     for key, text in sorted(pairs, key=lambda pair: _ORDER.get(pair[0], _USUAL)):
         last = _changed(last, key, text)
@@ -343,8 +347,16 @@ def _with_draft_kind(base: Scenario, text: str) -> Scenario:
 
 
 def _with_draft_vocab(base: Scenario, text: str) -> Scenario:
-    """A draft model with another head."""
+    """A draft model with another head; its time is not known where passes were measured."""
     size = _count("draft.vocab", text, MOST_VOCABULARY)
+    measured = base.draft.times is not None or base.draft.step_s is not None
+    if measured and size != base.draft.head_size(base.model):
+        raise ParameterError(
+            "draft.vocab",
+            size,
+            "of a draft model whose passes were not measured",
+            "give the time with the other head as draft.step_ms",
+        )
     return replace(base, draft=replace(base.draft, vocab_size=size))
 
 

@@ -164,20 +164,21 @@ def _pays(answer: ArrivalAnswer) -> str:
         return text
     parts = []
     if starts.median > 0.0:
-        parts.append(f"from {_crossover(starts)}")
+        parts.append(f"from {_bound(starts, none='the lightest load', endless='no rate')}")
     if math.isfinite(stops.median):
-        parts.append(f"up to {_crossover(stops)}, the crossover")
+        bound = _bound(stops, none="no rate", endless="every rate")
+        parts.append(f"up to {bound}, the crossover")
     tail = "; above, requests are faster without speculation" if math.isfinite(stops.median) else ""
     return " ".join(parts) + tail
 
 
-def _crossover(rate: Estimate) -> str:
-    """A rate with its interval."""
+def _bound(rate: Estimate, *, none: str, endless: str) -> str:
+    """A rate with its interval; what a rate of 0 and an infinite one mean, in words."""
     text = f"{_rate(rate.median)} requests/s"
     if rate.high == rate.low:
         return text
-    low = "no rate" if rate.low == 0.0 else _rate(rate.low)
-    return f"{text} (90 %: {low} to {'every rate' if math.isinf(rate.high) else _rate(rate.high)})"
+    low = none if rate.low == 0.0 else _rate(rate.low)
+    return f"{text} (90 %: {low} to {endless if math.isinf(rate.high) else _rate(rate.high)})"
 
 
 def _rate(value: float) -> str:

@@ -60,6 +60,8 @@ def explain_json(found: Explanation | None) -> dict[str, Any] | None:
         "round_ms": estimate_json(found.round.scaled(1 / MILLI)),
         "round_cost_from_names": estimate_json(found.prior_cost),
         "allreduce_share_of_base_step": estimate_json(found.allreduce_share),
+        "layer_all_reduces": found.collectives.layer_all_reduces,
+        "allreduce_bytes_per_token": found.collectives.bytes_per_token,
         "causes": [
             {
                 "term": one.name,

@@ -66,12 +66,13 @@ def _rig(found: Explanation) -> str:
         )
     )
     if found.scenario.tp_size > 1:
-        share = found.allreduce_share
+        share, sent = found.allreduce_share, found.collectives
         lines.append(
             labelled(
                 "all-reduces",
                 f"{percent(share.median)} of the base step ({percent(share.low)} to "
-                f"{percent(share.high)})",
+                f"{percent(share.high)}): {sent.layer_all_reduces} over the layers, each of "
+                f"{sent.bytes_per_token:,.0f} B a token",
             )
         )
     lines.append(

@@ -4,7 +4,7 @@ from typing import Final
 
 from specmodel.cost.allreduce_peer_access import vllm_kernel
 from specmodel.cost.allreduce_prior import AllReducePrior, allreduce_prior, prior_classes
-from specmodel.errors import ParameterError
+from specmodel.errors import ParameterError, UnknownKeyError
 from specmodel.hardware import interconnect
 
 SMALL_MESSAGE_BYTES: Final = 4096
@@ -78,7 +78,14 @@ def _class(name: str) -> str:
     """Class of the all-reduce prior of a link."""
     if name in prior_classes():
         return name
-    link = interconnect(name).name
+    try:
+        link = interconnect(name).name
+    except UnknownKeyError:  # what can be priced helps more than the whole catalogue
+        raise UnknownKeyError("interconnect", name, [*prior_classes()]) from None
     if link.endswith("without peer access"):
         return "pcie_no_peer_access"
-    return next((found for begin, found in LINK_CLASSES if link.startswith(begin)), link)
+    found = next((each for begin, each in LINK_CLASSES if link.startswith(begin)), None)
+    if found is None:
+        what = "class of all-reduces for the interconnect"
+        raise UnknownKeyError(what, link, [*prior_classes()])
+    return found

@@ -218,6 +218,20 @@ def test_speculation_that_never_pays_and_that_always_does_is_said_plainly(
     assert max(map(len, (never.stdout + always.stdout).splitlines())) <= 80
 
 
+def test_bounds_of_the_paying_rates_say_which_end_is_none(specmodel: Run, tmp_path: Path) -> None:
+    """A round that grows less with the batch than a step pays from some rate on, if it pays at all."""
+    columns = ",num_steps,batch_size,target_model,gpu,num_gpus,dtype\n"
+    text = "accept_length,throughput,baseline" + columns
+    file = saved(tmp_path, text + "2.1,82.3,90.0,5,1,Kimi-K2.5,RTX PRO 6000 Server,8,int4\n")
+    load = ("--accept", "2.1", "--arrival-rate", "1", "--output-tokens", "512")
+    result = specmodel("predict", "--calibration", file, *load)
+    line = " ".join(result.stdout.partition("it pays")[2].split())
+    start, _, stop = line.partition(" up to ")
+    assert start.startswith("from ")
+    assert start.endswith("to no rate)")
+    assert "(90 %: no rate to " in stop
+
+
 def test_a_slower_workload_has_slower_steps(specmodel: Run, tmp_path: Path) -> None:
     lines = [
         "workload,num_steps,batch_size,accept_length,output_tokens_per_s,baseline_tokens_per_s"

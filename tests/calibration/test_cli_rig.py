@@ -170,7 +170,7 @@ def test_the_json_of_a_fit_holds_the_physical_form(
         (("--model", "Qwen3-8B", "--gpu", "H10O"), 2, "H100"),
         (("--model", "no/config.json", "--gpu", "H100"), 1, "cannot be read"),
         (("--model", "Qwen3-8B", "--gpu", " "), 2, "unknown GPU"),
-        ((*RIG, "--interconnect", "zigbee"), 2, "NVLink"),
+        ((*RIG, "--interconnect", "zigbee"), 2, "nvlink4"),
         ((*RIG, "--dtype", "fp7"), 1, "nvfp4"),
         ((*RIG[:4], "--num-gpus", "4"), 1, "8 GPUs would do"),
         ((*RIG[:4], "--num-gpus", "0"), 2, "--num-gpus"),
@@ -233,6 +233,7 @@ def test_the_explanation_of_the_reference_rig_has_its_parts(specmodel: Run, benc
         "Kimi-K2.5 (weights as released) on 8 x RTX PRO 6000 Blackwell Server over pcie5",
         "KV cache in bf16",
         "of the base step",
+        "122 over the layers, each of 14,336 B a token",
         "2.30 measured",
         "what a round adds to a step step ms round ms added ms in steps",
         "factor (1: as usual)",
@@ -244,6 +245,7 @@ def test_the_explanation_of_the_reference_rig_has_its_parts(specmodel: Run, benc
     assert not any("KV cache" in one for one in found["assumed"])
     assert found["allreduce_share_of_base_step"]["low"] < 0.3
     assert found["allreduce_share_of_base_step"]["high"] > 0.3
+    assert (found["layer_all_reduces"], found["allreduce_bytes_per_token"]) == (122, 14336)
 
 
 # predict --set
@@ -306,7 +308,7 @@ def test_every_key_of_set_answers_in_text_and_json(fitted: Run, tmp_path: Path) 
         (("gpu=H10O",), 2, "H100"),
         (("model=Llama-3.1-9B",), 2, "Llama-3.1-8B"),
         (("model=no/config.json",), 1, "cannot be read"),
-        (("interconnect=zigbee",), 2, "NVLink"),
+        (("interconnect=zigbee",), 2, "nvlink4"),
         (("dtype=fp7",), 2, "nvfp4"),
         (("kv_dtype=int3",), 2, "fp8"),
         (("allreduce=mpi",), 2, "nccl"),

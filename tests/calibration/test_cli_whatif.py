@@ -74,6 +74,14 @@ def test_a_configuration_file_is_a_model(specmodel: Run, tmp_path: Path) -> None
     assert read == pytest.approx(named, rel=0.01)
 
 
+def test_several_gpus_of_a_rig_from_names_have_the_card_s_usual_link(specmodel: Run) -> None:
+    usual = asked(specmodel, *LLAMA, "--num-gpus", "2")
+    named = asked(specmodel, *LLAMA, "--num-gpus", "2", "--interconnect", "nvlink4")
+    assert usual["base"] == named["base"]
+    text = specmodel("whatif", *LLAMA, "--num-gpus", "2").stdout
+    assert text.startswith("Base: Llama-3.1-8B (weights as released) on 2 x H100 SXM over nvlink4")
+
+
 def test_a_measured_all_reduce_is_used(specmodel: Run, tmp_path: Path) -> None:
     sizes = [1024 * 4**power for power in range(6)]
     table = "size_bytes,time_us\n" + "".join(f"{size},{300 + size / 1e4}\n" for size in sizes)
@@ -92,7 +100,7 @@ def test_a_measured_all_reduce_is_used(specmodel: Run, tmp_path: Path) -> None:
     [
         (("--set", "batch=2"), "batch_size"),
         (("--set", "gpu=H10O"), "H100"),
-        (("--set", "interconnect=nvlinc4"), "NVLink"),
+        (("--set", "interconnect=nvlinc4"), "nvlink5"),
         (("--set", "dtype=fp7"), "fp8"),
         (("--set", "depth"), "KEY=VALUE"),
         (("--set", "depth=0"), "from 1"),
@@ -100,9 +108,8 @@ def test_a_measured_all_reduce_is_used(specmodel: Run, tmp_path: Path) -> None:
         (("--gpu", "H10O"), "H100"),
         (("--model", "Llama-3.1-9B"), "Llama-3.1-8B"),
         (("--model", "no/such/config.json"), "cannot be read"),
-        (("--interconnect", "nvlinc4", "--num-gpus", "2"), "NVLink"),
-        (("--interconnect", "nvlinc4"), "NVLink"),
-        (("--num-gpus", "2"), "interconnect"),
+        (("--interconnect", "nvlinc4", "--num-gpus", "2"), "nvlink5"),
+        (("--interconnect", "nvlinc4"), "nvlink5"),
         (("--dtype", "fp7"), "fp8"),
         (("--accept", "4.5"), "depth + 1"),
         (("--topk", "4"), "num_draft_tokens"),

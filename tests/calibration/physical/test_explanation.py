@@ -11,6 +11,7 @@ import pytest
 from calibration import fit
 from calibration.packaged import packaged_tables
 from calibration.physical.explanation import FACTOR_WORDS, Explanation, doubt_of_rig, explain
+from calibration.physical.priced_scenarios import interval_sd
 from calibration.physical.rig_of_points import AskedRig
 from calibration.points import read_points
 from calibration.report.explain_json import explain_json
@@ -19,7 +20,7 @@ from calibration.report.layout import fits
 from calibration.systems import systems
 from specmodel.calibrated import Calibration
 from specmodel.errors import SpecModelError
-from specmodel.rig.factors import FACTORS
+from specmodel.rig.factors import FACTORS, multipliers_of
 from tests.calibration.physical.known_rigs import (
     LLAMA_POINTS,
     LLAMA_RIG,
@@ -78,6 +79,23 @@ def test_every_factor_is_shown_or_said_to_be_without_effect(name: str) -> None:
     if found.scenario.tp_size == 1:
         assert "allreduce" in found.idle
         assert found.allreduce_share.median == 0
+
+
+@pytest.mark.parametrize("name", ["point", "context sweep"])
+def test_the_share_of_all_reduces_has_the_interval_of_draws_of_all_factors(name: str) -> None:
+    calibration = KNOWN[name]()
+    found, physical = explained(calibration), calibration.physical
+    assert physical is not None
+    normal = np.random.default_rng(0).multivariate_normal(
+        physical.mean, physical.covariance, size=4000
+    )
+    step = found.scenario.rig().step_time(
+        found.at.batch_size, found.at.context_tokens, multipliers=multipliers_of(normal)
+    )
+    share = step.allreduce_s / step.total_s
+    bounds = np.array([found.allreduce_share.low, found.allreduce_share.high])
+    width = np.diff(np.log(bounds / (1 - bounds)))[0] / (2 * interval_sd())
+    assert width == pytest.approx(np.std(np.log(share / (1 - share))), rel=0.05)
 
 
 @pytest.mark.parametrize("name", KNOWN)

@@ -310,3 +310,23 @@ def test_a_pass_beyond_the_captured_graphs_is_launched_kernel_by_kernel() -> Non
     assert cut.round_s.median > max(whole.round_s.median, launches_s)
     wide = Pricing(base).price(changed(base, "capture_limit", "32"))
     assert wide.round_s.median == pytest.approx(whole.round_s.median)
+
+
+def test_a_head_is_not_priced_where_the_passes_were_measured() -> None:
+    for measured in (
+        DraftChoice(step_s=5e-4),
+        DraftChoice(times=measured_draft(example_record()), tp_size=1),
+    ):
+        with pytest.raises(ParameterError, match=r"draft\.step_ms"):
+            changed(replace(LLAMA, draft=measured), "draft.vocab", "64000")
+    for changes in itertools.permutations([("draft.vocab", "64000"), ("draft.step_ms", "0.5")]):
+        with pytest.raises(ParameterError, match=r"draft\.vocab"):
+            all_changed(LLAMA, list(changes))
+
+
+def test_one_time_of_the_draft_passes_is_given(tmp_path: Path) -> None:
+    save_record(example_record(), tmp_path / "drafter.json")
+    record = ("draft.record", str(tmp_path / "drafter.json"))
+    for changes in itertools.permutations([record, ("draft.step_ms", "0.5")]):
+        with pytest.raises(ParameterError, match="one of them"):
+            all_changed(LLAMA, list(changes))

@@ -152,6 +152,15 @@ def test_links_of_the_catalogue_find_their_class() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "what"),
+    [("zigbee", "unknown interconnect"), ("NVLink 2, V100 SXM2", "unknown class of all-reduces")],
+)
+def test_a_link_that_cannot_be_priced_is_answered_with_those_that_can(name: str, what: str) -> None:
+    with pytest.raises(UnknownKeyError, match=f"{what}.*; known: pcie5, .*nvlink4"):
+        link_prior(name, 4)
+
+
+@pytest.mark.parametrize(
     "wrong",
     [
         {"target": "no such model"},
