@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 NUM_DRAWS = 4000
 """Draws of the posterior from which the best depth is chosen. [-]"""
 
+SHARE_SAID = 0.02
+"""Non-decode share from which it is said that a changed rig keeps it. [-]"""
+
 _SEED = 1
 
 
@@ -242,8 +245,20 @@ class RigForm:
     @property
     def notes(self) -> tuple[Note, ...]:
         """What nobody stated of the rig."""
-        assumed = "; ".join(self._rig.pricing.fit.notes)
-        return (Note("assumed_rig", f"assumed of the rig: {assumed}"),) if assumed else ()
+        fit = self._rig.pricing.fit
+        found = []
+        if fit.notes:
+            found.append(Note("assumed_rig", f"assumed of the rig: {'; '.join(fit.notes)}"))
+        if fit.non_decode_share >= SHARE_SAID:
+            share = f"{fit.non_decode_share:.0%}".replace("%", " %")
+            found.append(
+                Note(
+                    "non_decode_share",
+                    f"time outside decoding is taken to keep its share of the baseline's time ({share}); "
+                    "where a change makes decoding faster it would grow",
+                )
+            )
+        return tuple(found)
 
     def at_loads(self, asked: AskedConfiguration) -> AskedConfiguration:
         """Return what was asked, with loads among the changes filled in."""
