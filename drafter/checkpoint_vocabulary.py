@@ -105,7 +105,7 @@ def check_offsets(
     if reason:
         raise FormatError(
             path,
-            f"tensor {DRAFT_TO_TARGET} is no map of offsets: {reason}{_absolute(offsets, target_vocab_size)}",
+            f"tensor {DRAFT_TO_TARGET} is no map of offsets: {reason}{_absolute(offsets, has_draft, target_vocab_size)}",
         )
     if has_draft is None:
         return
@@ -135,12 +135,16 @@ def _collision(tokens: NDArray[np.int64]) -> str:
     return f"draft tokens {first} and {second} both map to {int(tokens[first])}"
 
 
-def _absolute(entries: NDArray[np.int64], target_vocab_size: int) -> str:
+def _absolute(
+    entries: NDArray[np.int64], has_draft: NDArray[np.bool_] | None, target_vocab_size: int
+) -> str:
     """A hint where the entries would be sound as target tokens."""
     inside = bool(np.all((entries >= 0) & (entries < target_vocab_size)))
-    if inside and np.unique(entries).size == entries.size > 1:
-        return "; the entries look like target tokens: subtract the draft token from each"
-    return ""
+    if not inside or np.unique(entries).size != entries.size or entries.size == 1:
+        return ""
+    if has_draft is not None and not has_draft[entries].all():
+        return ""
+    return "; the entries look like target tokens: subtract the draft token from each"
 
 
 def _values(entry: TensorEntry) -> NDArray[np.generic]:

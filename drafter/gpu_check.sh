@@ -47,8 +47,11 @@ title "software and device"
 "$python" - "$dry" <<'PYTHON'
 import sys
 
-import torch
-import triton
+try:
+    import torch
+    import triton
+except ImportError as error:
+    sys.exit(f"{error.name} is missing: pip install 'specmodel[drafter]', or name an interpreter with PYTHON")
 
 print(f"python {sys.version.split()[0]}, torch {torch.__version__}, triton {triton.__version__}")
 if torch.cuda.is_available():

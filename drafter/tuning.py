@@ -74,6 +74,8 @@ class Found(NamedTuple):
         The best.
     time_s, default_s : float
         With them, and with those of the rule, [s].
+    spread : float
+        Larger relative difference of two runs with either, [-].
 
     Examples
     --------
@@ -86,6 +88,7 @@ class Found(NamedTuple):
     tiles: Tiles
     time_s: float
     default_s: float
+    spread: float = 0.0
 
 
 def products(spec: DraftSpec) -> tuple[Product, ...]:
@@ -295,7 +298,9 @@ def best_tiles(
     times = {name: samples.median_s / operands.copies for name, samples in found.samples.items()}
     best = min(times, key=lambda name: times[name])
     check_spread(what, found.samples[best].spread)
-    return Found(product, tokens, works[best][0], times[best], times.get(str(rule), float("inf")))
+    spread = max(found.samples[name].spread for name in {best, str(rule)} & set(times))
+    default_s = times.get(str(rule), float("inf"))
+    return Found(product, tokens, works[best][0], times[best], default_s, spread)
 
 
 def _is_right(operands: _Operands, tiles: Tiles) -> bool:
@@ -312,7 +317,7 @@ def _is_right(operands: _Operands, tiles: Tiles) -> bool:
 def tuned_rows(found: Sequence[Found], *, sm: int, record: str) -> tuple[TileRow, ...]:
     r"""Rows for what is faster than the rule by more than noise.
 
-    .. math:: t < 0.98\, t_{\text{rule}}
+    .. math:: t < (1 - \max(0.02, s))\, t_{\text{rule}}
 
     Parameters
     ----------
@@ -346,5 +351,5 @@ def tuned_rows(found: Sequence[Found], *, sm: int, record: str) -> tuple[TileRow
             record=record,
         )
         for each in found
-        if each.time_s < (1.0 - LEAST_GAIN) * each.default_s
+        if each.time_s < (1.0 - max(LEAST_GAIN, each.spread)) * each.default_s
     )

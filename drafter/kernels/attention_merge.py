@@ -11,6 +11,9 @@ from drafter.kernels.numerics import rounded
 ROWS_INTERPRETED = 16
 """Rows of one program without a GPU, [-]."""
 
+VALUES_PER_WARP = 2048
+"""Values of all parts that one warp holds: 64 registers a thread, [-]."""
+
 
 @triton.jit(do_not_specialize=["num_rows"])
 def attention_merge_kernel(
@@ -96,6 +99,8 @@ def attention_merge(
     # the interpreter pays by the program, a GPU by the row that waits
     rows = 1 if device_sm(out.device) else ROWS_INTERPRETED
     num_rows = num_tokens * num_heads
+    block_s, block_d = power_of_two(num_splits), power_of_two(head_dim)
+    warps = min(8, max(2, rows * block_s * block_d // VALUES_PER_WARP))
     attention_merge_kernel[(triton.cdiv(num_rows, rows),)](
         part_out,
         part_log,
@@ -104,8 +109,8 @@ def attention_merge(
         num_splits,
         head_dim,
         rows,
-        power_of_two(num_splits),
-        power_of_two(head_dim),
+        block_s,
+        block_d,
         programmatic,
-        **options(2, 1, programmatic),
+        **options(warps, 1, programmatic),
     )

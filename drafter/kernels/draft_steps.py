@@ -192,7 +192,8 @@ class DraftSteps:
         given = {"tokens": tokens, "captured": captured, "before": before, "accepted": accepted}
         for name, tensor in given.items():
             own: torch.Tensor = getattr(self, name)
-            wanted = own.shape if own.shape == (batch,) else (batch, most, *own.shape[1:])
+            is_count = name in {"before", "accepted"}
+            wanted = (batch,) if is_count else (batch, most, *own.shape[1:])
             check_tensor(name, tensor.contiguous(), wanted, (tensor.dtype,))
             own.copy_(tensor.reshape(own.shape))
 

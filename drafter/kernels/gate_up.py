@@ -22,7 +22,7 @@ from specmodel.errors import ParameterError
 
 @triton.jit
 def gated(gate: tl.tensor, up: tl.tensor) -> tl.tensor:
-    """silu(gate) * up in fp32; a gate of minus infinity gives NaN only where up is not finite."""
+    """silu(gate) * up in fp32; a gate of minus infinity gives NaN, as in torch."""
     return gate / (1.0 + tl.exp(-gate)) * up
 
 

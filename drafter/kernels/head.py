@@ -169,10 +169,12 @@ def head_dot_kernel(
     ids = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     tokens = tl.program_id(1) * BLOCK_T + tl.arange(0, BLOCK_T)
     input_rows = tl.minimum(tokens, num_tokens - 1).to(tl.int64)
+    if PDL:
+        tl.extra.cuda.gdc_wait()
     if input_index is not None:
         input_rows = tl.load(input_index + input_rows).to(tl.int64)
     value = swap_dot(
-        inputs, input_rows, weight, ids, NUM_IDS, WIDTH, BLOCK_N, BLOCK_K, BLOCK_T, PDL
+        inputs, input_rows, weight, ids, NUM_IDS, WIDTH, BLOCK_N, BLOCK_K, BLOCK_T, WAIT=False
     )
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()

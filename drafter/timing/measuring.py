@@ -1,6 +1,6 @@
 """A whole measurement: bandwidth, then every load of a grid, into one record."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -36,7 +36,7 @@ from drafter.timing.refusals import (
     check_spread,
     clock_change,
 )
-from drafter.timing.samples import Difference, difference, step_difference
+from drafter.timing.samples import Difference, Samples, difference, step_difference
 from drafter.timing.stopwatch import Stopwatch, Timed, Work, timed
 from specmodel.measurement import (
     Clocks,
@@ -186,6 +186,7 @@ def _read_bandwidth(
     findings.clocks.extend(found.clocks)
     more = difference(found.samples["several"], found.samples["one"])
     check_spread("read bandwidth", more.spread)
+    _check_scatter("read bandwidth", found.samples.values())
     return (_READS - 1) * buffer.num_bytes / more.time_s
 
 
@@ -239,6 +240,7 @@ def _steps(
     name = deepest if load.topk == 1 else "whole tree"
     whole = difference(samples[name], flush)
     check_spread(what, whole.spread)
+    _check_scatter(what, (flush, samples[name], *by_depth.values()))
     selection = None if load.topk == 1 else _claimed(difference(samples[name], samples[deepest]))
     ends = {
         depth: samples[baseline_name(depth)]
@@ -279,6 +281,7 @@ def _extends(source: WorkSource, load: StepLoad, stopwatch: Stopwatch) -> list[E
     what = f"extend passes at {load}"
     works = extend_works(source, load, source.grid.accepted)
     found = timed(what, works, stopwatch, source.grid.plan)
+    _check_scatter(what, found.samples.values())
     rows = []
     for count in sorted(source.grid.accepted):
         each = difference(found.samples[extend_name(count)], found.samples[FLUSH])
@@ -294,6 +297,11 @@ def _extends(source: WorkSource, load: StepLoad, stopwatch: Stopwatch) -> list[E
             )
         )
     return rows
+
+
+def _check_scatter(what: str, samples: Iterable[Samples]) -> None:
+    """Refuse what medians of restless samples hide."""
+    check_spread(what, max(each.scatter for each in samples), kind="samples of one work scatter")
 
 
 def _claimed(found: Difference) -> float | None:

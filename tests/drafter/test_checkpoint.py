@@ -276,6 +276,11 @@ def test_a_wrong_map_of_the_vocabularies_is_refused(
     assert message in refused(flat(replace={"d2t": offsets}))
 
 
+def test_rising_offsets_with_one_error_are_not_taken_for_target_tokens(flat: Flat) -> None:
+    text = refused(flat(replace={"d2t": chosen(TOKENS[0], TOKENS[0], *TOKENS[2:])}))
+    assert text.endswith("draft tokens 0 and 1 both map to 1")
+
+
 def test_a_t2d_with_more_tokens_than_the_draft_has_is_refused(flat: Flat) -> None:
     known = torch.zeros(64, dtype=torch.bool)
     known[TOKENS] = True

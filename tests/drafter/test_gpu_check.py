@@ -10,9 +10,11 @@ import pytest
 SCRIPT = Path(__file__).resolve().parents[2] / "drafter" / "gpu_check.sh"
 
 
-def run(*arguments: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+def run(
+    *arguments: str, folder: Path, python: Path | str = sys.executable
+) -> "subprocess.CompletedProcess[str]":
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    own |= {"PYTHON": sys.executable, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    own |= {"PYTHON": str(python), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     return subprocess.run(
         ["bash", str(SCRIPT), *arguments],  # noqa: S607 - the shell of the path
         check=False,
@@ -55,3 +57,14 @@ def test_what_the_script_does_not_know_is_refused_with_its_usage(
 def test_the_help_is_the_usage(tmp_path: Path) -> None:
     done = run("--help", folder=tmp_path)
     assert (done.returncode, done.stdout.split()[0]) == (0, "drafter/gpu_check.sh")
+
+
+def test_an_interpreter_without_torch_is_told_in_one_line(tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n', encoding="utf-8")
+    bare.chmod(0o755)
+    done = run("--dry", folder=tmp_path, python=bare)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "torch is missing: pip install 'specmodel[drafter]', or name an interpreter with PYTHON"
+    ]

@@ -39,12 +39,13 @@ POINTERS = {
     torch.int64: "*i64",
 }
 CONFIGURATIONS: dict[str, tuple[str, torch.dtype, dict[str, Any], dict[str, Any]]] = {
-    # one request, norms in the products, launches that overlap where the target can
+    # one request, its context in as many parts as there may be, norms in the products, launches that
+    # overlap where the target can
     "chain": (
         "llama-3.1-8b",
         torch.bfloat16,
         {"attention_bias": True},
-        {"batch_size": 1, "most_accepted": 4},
+        {"batch_size": 1, "most_accepted": 4, "num_splits": 128},
     ),
     # every row past eight tokens, a width that is no power of two
     "batch": (

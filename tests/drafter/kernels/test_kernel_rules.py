@@ -190,3 +190,21 @@ def test_every_launched_kernel_waits_for_the_launch_before(
         hands_on = "BLOCK_K, VECTOR, PDL)" in text or "BLOCK_T, PDL)" in text
         assert "gdc_wait()" in text or hands_on, f"{module}.{kernel.name}"
         assert "gdc_launch_dependents()" in text, f"{module}.{kernel.name}"
+
+
+def test_nothing_that_a_launch_before_may_have_written_is_read_before_the_wait(
+    module: str, kernel: ast.FunctionDef
+) -> None:
+    if not kernel.name.endswith("_kernel"):
+        return
+    nodes = [node for node in ast.walk(kernel) if isinstance(node, ast.Call)]
+    waits = [
+        node.lineno
+        for node in nodes
+        if ast.unparse(node.func) == "tl.extra.cuda.gdc_wait"
+        # products wait themselves, after their first weights
+        or (node.args and ast.unparse(node.args[-1]) == "PDL")
+    ]
+    for call in calls(kernel, "tl.load"):
+        if call.lineno < min(waits):
+            assert pointers(call.args[0], kernel) <= {"embed_norm", "hidden_norm"}, module

@@ -127,6 +127,16 @@ def test_a_load_that_does_not_repeat_is_left_out_and_named(measure: Measure) -> 
     assert note in told
 
 
+@pytest.mark.parametrize("work", ["draft of 5", "extend of 2", "several"])
+def test_samples_that_scatter_around_equal_medians_are_refused(measure: Measure, work: str) -> None:
+    def restless(each: Any, number: int) -> float:  # noqa: ANN401
+        off: float = 0.2 * (number % 3 - 1) if each.name == work else 0.0
+        return TIMES[each.name] * (1.0 + off)
+
+    with pytest.raises(MeasurementRefusedError, match=r"samples of one work scatter by 40\.0 %"):
+        measure(time_s=restless)
+
+
 def test_a_load_that_was_disturbed_once_is_measured_again(measure: Measure) -> None:
     def disturbed(work: Any, number: int) -> float:  # noqa: ANN401
         late = work.name == "whole tree" and 4 <= number < 7

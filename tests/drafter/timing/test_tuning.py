@@ -50,6 +50,19 @@ def test_only_what_beats_the_rule_by_more_than_noise_gets_a_row() -> None:
     (row,) = rows
     assert row.key == (90, 1, 4096, 16384)
     assert (row.how, row.record) == ("measured", "a GPU")
+    # a gain of 4 % between runs that differ by as much is noise
+    near = found(0.96e-4, 8)
+    assert tuned_rows([near._replace(spread=0.03)], sm=90, record="a GPU")
+    assert not tuned_rows([near._replace(spread=0.045)], sm=90, record="a GPU")
+
+
+def test_the_spread_of_a_choice_is_that_of_the_winner_or_of_the_rule(fake: Any) -> None:  # noqa: ANN401
+    rule = str(default_tiles(90, 4, PRODUCT.rows, PRODUCT.width))
+
+    def time_s(work: Any, number: int) -> float:  # noqa: ANN401
+        return 1e-4 if work.name != rule else 4e-4 * (1.04 if number > 3 else 1.0)
+
+    assert sweep(fake(time_s=time_s)).spread == pytest.approx(0.04, rel=0.05)
 
 
 def test_every_product_of_a_step_is_swept_once_for_each_row_of_the_table() -> None:
