@@ -79,8 +79,8 @@ class Found(NamedTuple):
 
     Examples
     --------
-    >>> Found._fields
-    ('product', 'tokens', 'tiles', 'time_s', 'default_s')
+    >>> Found._fields[-1]
+    'spread'
     """
 
     product: Product
