@@ -9,7 +9,7 @@ from calibration.questions import AskedConfiguration
 from specmodel.calibrated import Calibration
 from specmodel.configuration import Configuration
 from specmodel.errors import SpecModelError
-from specmodel.prediction import Prediction, accept_length_needed, predict
+from specmodel.prediction import Prediction, accept_length_needed, accept_length_over, predict
 from specmodel.question import AcceptLength, Estimate, Question, question_rows
 
 if TYPE_CHECKING:
@@ -286,11 +286,9 @@ class RigForm:
 
     def accept_length_needed(self, prediction: Prediction, target_speedup: float) -> Estimate:
         """Return the accept length that a predicted configuration needs for a speed-up."""
-        from calibration.physical.rig_prediction import (  # noqa: PLC0415 - on demand
-            accept_length_on_rig,
+        return accept_length_over(
+            prediction.round_cost, target_speedup, prediction.non_decode_share
         )
-
-        return accept_length_on_rig(prediction, target_speedup)
 
     def choose_depth(self, questions: list[Question], found: AcceptLengths) -> "DepthChoice":
         """Return the best of the depths and of no speculation."""

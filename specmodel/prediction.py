@@ -143,7 +143,7 @@ def predict(calibration: Calibration, questions: list[Question]) -> tuple[Predic
                 question=question,
                 round_cost=cost,
                 speedup=gain,
-                break_even_accept_length=_needed(target, cost, share),
+                break_even_accept_length=accept_length_over(cost, target, share),
                 output_tokens_per_s=output,
                 per_user_tokens_per_s=per_user,
                 tpot_s=per_user
@@ -175,10 +175,41 @@ def _round_cost(log_cost: float, log_sd: float) -> Estimate:
     )
 
 
-def _needed(target_speedup: float, cost: Estimate, share: float) -> Estimate:
-    """Accept length for a speed-up, over the interval of the round cost."""
+def accept_length_over(cost: Estimate, target_speedup: float, non_decode_share: float) -> Estimate:
+    r"""Accept length for a speed-up, over the interval of a round cost.
+
+    .. math:: \tau = \frac{(1-f) R}{1/S - f}
+
+    Parameters
+    ----------
+    cost : Estimate
+        :math:`R`, [baseline steps].
+    target_speedup : float
+        :math:`S`, positive, [-].
+    non_decode_share : float
+        :math:`f`, in [0, 1), [-].
+
+    Returns
+    -------
+    Estimate
+        Infinite where no accept length reaches the speed-up, [tokens].
+
+    Raises
+    ------
+    ParameterError
+        If a number is outside its range.
+
+    Notes
+    -----
+    At a speed-up of 1 it is the break-even accept length.
+
+    Examples
+    --------
+    >>> accept_length_over(Estimate(median=2.0, low=1.5, high=2.5), 1.0, 0.0)
+    Estimate(median=2.0, low=1.5, high=2.5)
+    """
     values = accept_length_for_speedup(
-        target_speedup, np.array([cost.median, cost.low, cost.high]), share
+        target_speedup, np.array([cost.median, cost.low, cost.high]), non_decode_share
     ).tolist()
     return Estimate(median=values[0], low=values[1], high=values[2])
 
@@ -229,7 +260,8 @@ def accept_length_needed(
     log_cost, cost_log_sd = log_round_cost(calibration, rows)
     cost = _round_cost(float(log_cost[0]), float(cost_log_sd[0]))
     effect = float(calibration.posterior.run_effect(rows.run)[0])
-    return _needed(target_speedup * np.exp(-effect), cost, float(speedup.non_decode_share[0]))
+    target = float(target_speedup * np.exp(-effect))
+    return accept_length_over(cost, target, float(speedup.non_decode_share[0]))
 
 
 def log_round_cost(calibration: Calibration, rows: Rows) -> tuple[Array, Array]:

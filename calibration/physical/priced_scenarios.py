@@ -53,6 +53,10 @@ class ScenarioPrice:
         The round by cause; sums to the median of `round_s`, [s].
     memory : MemoryFit
         Of the target with its requests; of a load that was measured it may say that it does not fit.
+    logs : Logs
+        What the estimates follow from.
+    covariance : numpy.ndarray, shape (3, 3)
+        Of ln step, ln round and the error of the non-decode share, [-].
     """
 
     scenario: Scenario
@@ -63,6 +67,8 @@ class ScenarioPrice:
     output_tokens_per_s: Estimate
     parts_s: Mapping[str, float]
     memory: MemoryFit
+    logs: "Logs"
+    covariance: Array
 
 
 def prior_of(scenario: Scenario) -> PhysicalFit:
@@ -172,6 +178,8 @@ class Pricing:
             output_tokens_per_s=_estimate(logs.output, logs.output_slopes, covariance),
             parts_s=self._split(scenario, scenario.depth, float(np.exp(logs.round))),
             memory=memory,
+            logs=logs,
+            covariance=covariance,
         )
 
     def memory(self, scenario: Scenario, *, served: bool = False) -> MemoryFit:

@@ -24,10 +24,9 @@ from specmodel.errors import FitError, UnknownKeyError
 from specmodel.form_error import DEGREES_OF_FREEDOM
 from specmodel.hardware import gpu
 from specmodel.physical_fit import PhysicalFit
-from specmodel.prediction import BreakdownTerm, Prediction
+from specmodel.prediction import BreakdownTerm, Prediction, accept_length_over
 from specmodel.question import AcceptLength, Estimate, Question
 from specmodel.rig.factors import FACTORS
-from specmodel.speedup import accept_length_for_speedup
 from specmodel.student_t import student_t_cdf
 
 Array = NDArray[np.float64]
@@ -279,30 +278,6 @@ def speedup_ratio(rig: ChangedRig, base: Question, changed: Question) -> Estimat
     return rig.pricing.ratio(scenario_at(rig.base, base), scenario_at(rig.rig, changed))
 
 
-def accept_length_on_rig(prediction: Prediction, target_speedup: float) -> Estimate:
-    """Return the accept length that a predicted configuration needs for a speed-up.
-
-    Parameters
-    ----------
-    prediction : Prediction
-        Of the configuration.
-    target_speedup : float
-        Positive, [-].
-
-    Returns
-    -------
-    Estimate
-        Infinite where no accept length reaches it, [tokens].
-    """
-    cost = prediction.round_cost
-    values = accept_length_for_speedup(
-        target_speedup,
-        np.array([cost.median, cost.low, cost.high]),
-        prediction.non_decode_share,
-    ).tolist()
-    return Estimate(median=values[0], low=values[1], high=values[2])
-
-
 def scenario_at(rig: Scenario, question: Question) -> Scenario:
     r"""Return a rig at the load of a question.
 
@@ -347,7 +322,7 @@ def _prediction(rig: ChangedRig, question: Question) -> Prediction:
     """One prediction."""
     scenario = scenario_at(rig.rig, question)
     price = rig.pricing.price(scenario)
-    covariance, logs = rig.pricing.logs(scenario)
+    covariance, logs = price.covariance, price.logs
     form, share = rig.pricing.fit.form, logs.non_decode_share
     noise = 2.0 * form.noise**2 + (logs.speedup_slopes[0] * question.accept_length.log_sd) ** 2
     gain = _new(logs.speedup, np.array(logs.speedup_slopes), covariance, noise)
@@ -363,17 +338,12 @@ def _prediction(rig: ChangedRig, question: Question) -> Prediction:
         output = gain.scaled(rate)
     requests = {"aggregate": scenario.batch_size, "per_user": 1.0}.get(rig.scope)
     per_user = output.scaled(1.0 / requests) if requests else None
-    needed = accept_length_for_speedup(
-        1.0,
-        np.array([price.round_cost.median, price.round_cost.low, price.round_cost.high]),
-        share,
-    ).tolist()
     total = price.round_s.median
     return Prediction(
         question=question,
         round_cost=price.round_cost,
         speedup=gain,
-        break_even_accept_length=Estimate(median=needed[0], low=needed[1], high=needed[2]),
+        break_even_accept_length=accept_length_over(price.round_cost, 1.0, share),
         output_tokens_per_s=output,
         per_user_tokens_per_s=per_user,
         tpot_s=per_user

@@ -12,7 +12,6 @@ from calibration.physical.rig_draws import speedup_draws
 from calibration.physical.rig_of_points import AskedRig
 from calibration.physical.rig_prediction import (
     ChangedRig,
-    accept_length_on_rig,
     calibrated_scenario,
     changed_rig,
     rig_predictions,
@@ -25,7 +24,7 @@ from specmodel.architecture import preset
 from specmodel.calibrated import Calibration
 from specmodel.configuration import Configuration
 from specmodel.errors import ParameterError, SpecModelError
-from specmodel.prediction import Prediction
+from specmodel.prediction import Prediction, accept_length_over
 from specmodel.question import AcceptLength, Estimate, Question
 from tests.calibration.physical.known_rigs import (
     LLAMA_POINTS,
@@ -195,7 +194,8 @@ def test_draws_are_those_of_the_interval() -> None:
 @pytest.mark.parametrize("target", [0.8, 1.0, 1.5])
 def test_the_accept_length_that_a_target_needs_gives_it(target: float) -> None:
     rig = kimi(("interconnect", "nvlink5"))
-    needed = accept_length_on_rig(predicted(rig, question()), target)
+    before = predicted(rig, question())
+    needed = accept_length_over(before.round_cost, target, before.non_decode_share)
     assert needed.low <= needed.median <= needed.high
     again = predicted(rig, question(needed.median, depth=3))
     assert again.speedup.median == pytest.approx(target)
@@ -204,7 +204,10 @@ def test_the_accept_length_that_a_target_needs_gives_it(target: float) -> None:
 def test_a_target_that_no_accept_length_reaches_needs_an_infinite_one() -> None:
     found = predicted(kimi(), question())
     assert found.non_decode_share > 0
-    assert math.isinf(accept_length_on_rig(found, 2 / found.non_decode_share).median)
+    beyond = accept_length_over(
+        found.round_cost, 2 / found.non_decode_share, found.non_decode_share
+    )
+    assert math.isinf(beyond.median)
 
 
 def test_throughputs_per_user_stay_per_user() -> None:
