@@ -24,8 +24,17 @@ LEAST_ROWS = 16
 MOST_ROWS = 64
 """Query rows of one program, [-]."""
 
+KEY_TILE_BYTES = 16384
+"""Keys of one tile, as many values: two stages of both fit into the memory of a block, [B]."""
 
-@triton.jit
+MOST_SUMS_PER_WARP = 1024
+"""Sums that one warp holds without running out of registers: 32 a thread, [-]."""
+
+MOST_REGISTERS = 192
+"""Registers that a thread of eight warps may take, [-]. Without a number the assembler keeps fewer."""
+
+
+@triton.jit(do_not_specialize=["width", "capacity", "num_heads", "num_kv_heads", "num_splits"])
 def attention_kernel(  # noqa: PLR0915 - one pass over the context
     query: tl.tensor,
     key_cache: tl.tensor,
@@ -37,13 +46,13 @@ def attention_kernel(  # noqa: PLR0915 - one pass over the context
     part_out: tl.tensor,
     part_log: tl.tensor,
     scale: tl.tensor,
-    WIDTH: tl.constexpr,
-    CAPACITY: tl.constexpr,
-    NUM_HEADS: tl.constexpr,
-    NUM_KV_HEADS: tl.constexpr,
+    width: tl.tensor,
+    capacity: tl.tensor,
+    num_heads: tl.tensor,
+    num_kv_heads: tl.tensor,
+    window: tl.tensor,
+    num_splits: tl.tensor,
     HEAD_DIM: tl.constexpr,
-    WINDOW: tl.constexpr,
-    NUM_SPLITS: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
@@ -51,17 +60,17 @@ def attention_kernel(  # noqa: PLR0915 - one pass over the context
 ) -> None:
     """One program: BLOCK_M query rows of one KV head against one part of one request's context.
 
-    A row is a pair of token and query head of the group; part_out [T, NH, NUM_SPLITS, D] holds
-    normalised outputs, part_log [T, NH, NUM_SPLITS] base-2 logarithms of their weights.
+    A row is a pair of token and query head of the group; part_out [T, NH, num_splits, D] holds
+    normalised outputs, part_log [T, NH, num_splits] base-2 logarithms of their weights.
     """
     request = tl.program_id(0)
-    group: tl.constexpr = NUM_HEADS // NUM_KV_HEADS
-    row_blocks: tl.constexpr = (WIDTH * group + BLOCK_M - 1) // BLOCK_M
+    group = num_heads // num_kv_heads
+    row_blocks = tl.cdiv(width * group, BLOCK_M)
     kv_head = tl.program_id(1) // row_blocks
     split = tl.program_id(2)
     row = (tl.program_id(1) % row_blocks) * BLOCK_M + tl.arange(0, BLOCK_M)
-    is_row = row < WIDTH * group
-    token = (request * WIDTH + tl.minimum(row // group, WIDTH - 1)).to(tl.int64)
+    is_row = row < width * group
+    token = (request * width + tl.minimum(row // group, width - 1)).to(tl.int64)
     head = kv_head * group + row % group
     lane = tl.arange(0, BLOCK_D)
     is_lane = lane < HEAD_DIM
@@ -69,14 +78,14 @@ def attention_kernel(  # noqa: PLR0915 - one pass over the context
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
 
-    length = tl.minimum(tl.load(lengths + request), CAPACITY)
+    length = tl.minimum(tl.load(lengths + request), capacity)
     low = 0
-    if WINDOW > 0:
+    if window is not None:
         # no row stands further back than its width of rows before the end
-        low = tl.maximum(length - WIDTH - WINDOW, 0)
+        low = tl.maximum(length - width - window, 0)
         if ancestors is not None:
-            low = tl.maximum(tl.load(tail_starts + request) - WINDOW, 0)
-    share = tl.cdiv(tl.cdiv(tl.maximum(length - low, 0), NUM_SPLITS), BLOCK_N) * BLOCK_N
+            low = tl.maximum(tl.load(tail_starts + request) - window, 0)
+    share = tl.cdiv(tl.cdiv(tl.maximum(length - low, 0), num_splits), BLOCK_N) * BLOCK_N
     begin = low + split * share
     end = tl.minimum(begin + share, length)
 
@@ -84,7 +93,7 @@ def attention_kernel(  # noqa: PLR0915 - one pass over the context
     if ancestors is not None:
         tail_start = tl.load(tail_starts + request)
         bits = tl.load(ancestors + token, mask=is_row, other=0)
-    query_place = query + (token * NUM_HEADS + head)[:, None] * HEAD_DIM + lane[None, :]
+    query_place = query + (token * num_heads + head)[:, None] * HEAD_DIM + lane[None, :]
     queries = tl.load(query_place, mask=is_row[:, None] & is_lane[None, :], other=0.0)
 
     biggest = tl.full((BLOCK_M,), float("-inf"), tl.float32)
@@ -93,8 +102,8 @@ def attention_kernel(  # noqa: PLR0915 - one pass over the context
     for start in range(begin, end, BLOCK_N):
         slot = start + tl.arange(0, BLOCK_N)  # [BLOCK_N]
         is_slot = slot < end
-        line = request.to(tl.int64) * CAPACITY + tl.minimum(slot, CAPACITY - 1)
-        line = (line * NUM_KV_HEADS + kv_head) * HEAD_DIM
+        line = request.to(tl.int64) * capacity + tl.minimum(slot, capacity - 1)
+        line = (line * num_kv_heads + kv_head) * HEAD_DIM
         key_mask = is_lane[:, None] & is_slot[None, :]
         keys = tl.load(
             key_cache + line[None, :] + lane[:, None], mask=key_mask, other=0.0
@@ -105,14 +114,14 @@ def attention_kernel(  # noqa: PLR0915 - one pass over the context
             place = tl.minimum(tl.maximum(tail, 0), 63).to(tl.int64)
             is_ancestor = ((bits[:, None] >> place[None, :]) & 1) != 0
             seen = (tail < 0)[None, :] | (is_ancestor & (tail < 64)[None, :])
-            if WINDOW > 0:
-                near = slot[None, :] > position[:, None] - WINDOW
+            if window is not None:
+                near = slot[None, :] > position[:, None] - window
                 seen = seen & (near | (tail >= 0)[None, :])
             seen = seen & (position >= 0)[:, None]
         else:
             seen = slot[None, :] <= position[:, None]
-            if WINDOW > 0:
-                seen = seen & (slot[None, :] > position[:, None] - WINDOW)
+            if window is not None:
+                seen = seen & (slot[None, :] > position[:, None] - window)
         scores = tl.where(seen & is_slot[None, :], scores, float("-inf"))
         new_biggest = tl.maximum(biggest, tl.max(scores, axis=1))
         shift = tl.where(new_biggest == float("-inf"), 0.0, new_biggest)
@@ -126,7 +135,7 @@ def attention_kernel(  # noqa: PLR0915 - one pass over the context
         biggest = new_biggest
 
     is_empty = total == 0.0
-    part = (token * NUM_HEADS + head) * NUM_SPLITS + split
+    part = (token * num_heads + head) * num_splits + split
     log_weight = tl.where(
         is_empty, float("-inf"), biggest + tl.log2(tl.where(is_empty, 1.0, total))
     )
@@ -221,7 +230,14 @@ def attention(
         check_tensor("ancestors", ancestors, (num_tokens,), (torch.int64,), query)
         check_tensor("tail_starts", tail_starts, (batch_size,), INDEX_TYPES, query)
     rows = width * (num_heads // num_kv_heads)
-    block_m = min(max(power_of_two(rows), LEAST_ROWS), MOST_ROWS)
+    # tensor cores take no fp32: there every operand is in registers
+    is_exact = query.dtype == torch.float32
+    block_m = min(max(power_of_two(rows), LEAST_ROWS), MOST_ROWS // 2 if is_exact else MOST_ROWS)
+    block_d = max(LEAST_ROWS, power_of_two(head_dim))
+    slots = KEY_TILE_BYTES // (block_d * query.element_size())
+    block_n = LEAST_ROWS if is_exact else min(max(slots, LEAST_ROWS), 64)
+    needs_more = is_exact or block_m * block_d > 4 * MOST_SUMS_PER_WARP
+    warps, registers = (8, MOST_REGISTERS) if needs_more else (4, None)
     grid = (batch_size, num_kv_heads * triton.cdiv(rows, block_m), num_splits)
     attention_kernel[grid](
         query,
@@ -238,12 +254,12 @@ def attention(
         capacity,
         num_heads,
         num_kv_heads,
-        head_dim,
-        sliding_window or 0,
+        sliding_window,
         num_splits,
+        head_dim,
         block_m,
-        64,
-        max(16, power_of_two(head_dim)),
+        block_n,
+        block_d,
         programmatic,
-        **options(4, 2, programmatic),
+        **options(warps, 2, programmatic, most_registers=registers),
     )

@@ -15,13 +15,13 @@ VALUES_PER_WARP = 2048
 """Values of all parts that one warp holds: 64 registers a thread, [-]."""
 
 
-@triton.jit(do_not_specialize=["num_rows"])
+@triton.jit(do_not_specialize=["num_rows", "num_splits"])
 def attention_merge_kernel(
     part_out: tl.tensor,
     part_log: tl.tensor,
     out: tl.tensor,
     num_rows: tl.tensor,
-    NUM_SPLITS: tl.constexpr,
+    num_splits: tl.tensor,
     HEAD_DIM: tl.constexpr,
     BLOCK_R: tl.constexpr,
     BLOCK_S: tl.constexpr,
@@ -33,11 +33,11 @@ def attention_merge_kernel(
     split = tl.arange(0, BLOCK_S)
     lane = tl.arange(0, BLOCK_D)
     is_row = row < num_rows
-    is_part = is_row[:, None] & (split < NUM_SPLITS)[None, :]  # [BLOCK_R, BLOCK_S]
+    is_part = is_row[:, None] & (split < num_splits)[None, :]  # [BLOCK_R, BLOCK_S]
     if PDL:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
-    part = row[:, None] * NUM_SPLITS + split[None, :]
+    part = row[:, None] * num_splits + split[None, :]
     log = tl.load(part_log + part, mask=is_part, other=float("-inf"))
     biggest = tl.max(log, axis=1)
     shift = tl.where(biggest == float("-inf"), 0.0, biggest)

@@ -31,7 +31,7 @@ class DraftShape:
     num_splits : int
         Parts into which attention cuts the context, [-].
     is_fused : bool
-        Norms before the MLP and the head are folded into their products, for few tokens.
+        Norms are folded into the products that follow them, for few tokens.
     is_programmatic : bool
         Launches overlap (programmatic dependent launch; compute capability 9.0 or later).
     keeps_logits : bool

@@ -8,29 +8,29 @@ from drafter.kernels.argument_checks import check_tensor
 from drafter.kernels.launch_plan import options, power_of_two
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["width"])
 def extend_plan_kernel(
     before: tl.tensor,
     accepted: tl.tensor,
     positions: tl.tensor,
     lengths: tl.tensor,
     last_rows: tl.tensor,
-    WIDTH: tl.constexpr,
+    width: tl.tensor,
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """One program places the WIDTH rows of one request: positions [B, WIDTH]."""
+    """One program places the width rows of one request: positions [B, width]."""
     request = tl.program_id(0)
     row = tl.arange(0, BLOCK)
     if PDL:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
     start = tl.load(before + request)
-    count = tl.minimum(tl.load(accepted + request), WIDTH)
-    place = positions + request.to(tl.int64) * WIDTH + row
-    tl.store(place, tl.where(row < count, start + row, -1), mask=row < WIDTH)
+    count = tl.minimum(tl.load(accepted + request), width)
+    place = positions + request.to(tl.int64) * width + row
+    tl.store(place, tl.where(row < count, start + row, -1), mask=row < width)
     tl.store(lengths + request, start + count)
-    tl.store(last_rows + request, request * WIDTH + tl.maximum(count - 1, 0))
+    tl.store(last_rows + request, request * width + tl.maximum(count - 1, 0))
 
 
 def extend_plan(

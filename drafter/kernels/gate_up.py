@@ -6,15 +6,16 @@ import triton.language as tl
 
 from drafter.kernels.argument_checks import STORAGE_TYPES, check_tensor, vector_width
 from drafter.kernels.launch_plan import (
+    GATED_REGISTERS,
     MATVEC_TOKENS,
     Tiles,
     device_sm,
     dot_tokens,
-    options,
     power_of_two,
+    product_options,
     tiles_for,
 )
-from drafter.kernels.matvec import matvec
+from drafter.kernels.matvec import matvec, token_rows
 from drafter.kernels.numerics import rounded
 from drafter.kernels.swap_dot import swap_dot
 from specmodel.errors import ParameterError
@@ -35,55 +36,60 @@ def gate_up_matvec_kernel(
     out: tl.tensor,
     num_tokens: tl.tensor,
     eps: tl.tensor,
+    num_rows: tl.tensor,
+    width: tl.tensor,
     NUM_TOKENS: tl.constexpr,
-    NUM_ROWS: tl.constexpr,
-    WIDTH: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     VECTOR: tl.constexpr,
+    IS_WHOLE: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """One program makes BLOCK_N outputs of at most NUM_TOKENS tokens: out [T, NUM_ROWS]."""
+    """One program makes BLOCK_N outputs of at most NUM_TOKENS tokens: out [T, num_rows]."""
     rows = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    input_rows = ()
-    for token in tl.static_range(NUM_TOKENS):
-        input_rows = input_rows + (tl.minimum(num_tokens - 1, token).to(tl.int64),)
-    gate = matvec(
+    gate, _ = matvec(
         inputs,
-        input_rows,
+        None,
+        num_tokens,
         gate_weight,
         rows,
         norm,
         eps,
+        num_rows,
+        width,
+        width,
         NUM_TOKENS,
-        NUM_ROWS,
-        WIDTH,
         BLOCK_N,
         BLOCK_K,
         VECTOR,
+        IS_WHOLE,
         PDL,
     )
-    up = matvec(
+    up, _ = matvec(
         inputs,
-        input_rows,
+        None,
+        num_tokens,
         up_weight,
         rows,
         norm,
         eps,
+        num_rows,
+        width,
+        width,
         NUM_TOKENS,
-        NUM_ROWS,
-        WIDTH,
         BLOCK_N,
         BLOCK_K,
         VECTOR,
+        IS_WHOLE,
         WAIT=False,
     )
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
+    input_rows = token_rows(None, num_tokens, NUM_TOKENS)
     for token in tl.static_range(NUM_TOKENS):
         value = rounded(gated(gate[token], up[token]), out.dtype.element_ty)
-        inside = rows < tl.where(token < num_tokens, NUM_ROWS, 0)
-        tl.store(out + input_rows[token] * NUM_ROWS + rows, value, mask=inside)
+        inside = rows < tl.where(token < num_tokens, num_rows, 0)
+        tl.store(out + input_rows[token] * num_rows + rows, value, mask=inside)
 
 
 @triton.jit(do_not_specialize=["num_tokens"])
@@ -93,28 +99,49 @@ def gate_up_dot_kernel(
     up_weight: tl.tensor,
     out: tl.tensor,
     num_tokens: tl.tensor,
-    NUM_ROWS: tl.constexpr,
-    WIDTH: tl.constexpr,
+    num_rows: tl.tensor,
+    width: tl.tensor,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     BLOCK_T: tl.constexpr,
+    IS_WHOLE: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """One program makes BLOCK_N outputs of BLOCK_T tokens: out [T, NUM_ROWS]."""
+    """One program makes BLOCK_N outputs of BLOCK_T tokens: out [T, num_rows]."""
     rows = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     tokens = tl.program_id(1) * BLOCK_T + tl.arange(0, BLOCK_T)
     input_rows = tl.minimum(tokens, num_tokens - 1).to(tl.int64)
     gate = swap_dot(
-        inputs, input_rows, gate_weight, rows, NUM_ROWS, WIDTH, BLOCK_N, BLOCK_K, BLOCK_T, PDL
+        inputs,
+        input_rows,
+        gate_weight,
+        rows,
+        num_rows,
+        width,
+        BLOCK_N,
+        BLOCK_K,
+        BLOCK_T,
+        IS_WHOLE,
+        PDL,
     )
     up = swap_dot(
-        inputs, input_rows, up_weight, rows, NUM_ROWS, WIDTH, BLOCK_N, BLOCK_K, BLOCK_T, WAIT=False
+        inputs,
+        input_rows,
+        up_weight,
+        rows,
+        num_rows,
+        width,
+        BLOCK_N,
+        BLOCK_K,
+        BLOCK_T,
+        IS_WHOLE,
+        WAIT=False,
     )
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
     value = rounded(gated(gate, up), out.dtype.element_ty)
-    inside = (rows[:, None] < NUM_ROWS) & (tokens[None, :] < num_tokens)
-    tl.store(out + input_rows[None, :] * NUM_ROWS + rows[:, None], value, mask=inside)
+    inside = (rows[:, None] < num_rows) & (tokens[None, :] < num_tokens)
+    tl.store(out + input_rows[None, :] * num_rows + rows[:, None], value, mask=inside)
 
 
 def gate_up(
@@ -178,9 +205,12 @@ def gate_up(
         if not is_matvec:
             allowed = f"at most {MATVEC_TOKENS} with a norm in the product"
             raise ParameterError("tokens", num_tokens, allowed, "normalise the rows before")
-    cut = tiles or tiles_for(device_sm(gate_weight.device), num_tokens, num_rows, width)
+    sm, value_bytes = device_sm(gate_weight.device), gate_weight.element_size()
+    cut = tiles or tiles_for(
+        sm, num_tokens, num_rows, width, value_bytes=value_bytes, is_gated=True
+    )
     grid = triton.cdiv(num_rows, cut.block_n)
-    chosen = options(cut.num_warps, cut.num_stages, programmatic)
+    chosen = product_options(cut, programmatic, most_registers=GATED_REGISTERS)
     if is_matvec:
         gate_up_matvec_kernel[(grid,)](
             inputs,
@@ -190,12 +220,13 @@ def gate_up(
             out,
             num_tokens,
             eps,
-            power_of_two(num_tokens),
             num_rows,
             width,
+            power_of_two(num_tokens),
             cut.block_n,
             cut.block_k,
             vector_width(gate_weight),
+            width % cut.block_k == 0,
             programmatic,
             **chosen,
         )
@@ -212,6 +243,7 @@ def gate_up(
             cut.block_n,
             cut.block_k,
             block_t,
+            width % cut.block_k == 0,
             programmatic,
             **chosen,
         )

@@ -13,12 +13,13 @@ from drafter.kernels.argument_checks import (
 )
 from drafter.kernels.candidate_keys import NO_CANDIDATE, candidate_key, key_value
 from drafter.kernels.launch_plan import (
+    HEAD_REGISTERS,
     MATVEC_TOKENS,
     Tiles,
     device_sm,
     dot_tokens,
-    options,
     power_of_two,
+    product_options,
     tiles_for,
 )
 from drafter.kernels.matvec import matvec
@@ -31,6 +32,12 @@ MOST_TOPK = 16
 MATVEC_TILE = 16
 """Least vocabulary rows of one tile on the path of few tokens, [-]."""
 
+WIDE_TILE = 64
+"""The same for a vocabulary of more than `WIDE_FROM`, so that one program can hold all tiles, [-]."""
+
+WIDE_FROM = 65536
+"""Rows up to which tiles are of the smaller kind, [-]."""
+
 
 @triton.jit
 def store_best(
@@ -42,12 +49,12 @@ def store_best(
     tile_sum: tl.tensor,
     tile_keys: tl.tensor,
     tile: tl.tensor,
-    NUM_TILES: tl.constexpr,
-    NUM_IDS: tl.constexpr,
-    TOPK: tl.constexpr,
+    num_tiles: tl.tensor,
+    num_ids: tl.tensor,
+    topk: tl.tensor,
 ) -> None:
     """Keep maximum, sum of exponentials and best keys of logits [ids, tokens]."""
-    is_id = (ids < NUM_IDS)[:, None]
+    is_id = (ids < num_ids)[:, None]
     is_token = tokens < num_tokens
     keys = tl.where(
         is_id, candidate_key(logits, ids[:, None] + tl.zeros_like(tokens)[None, :]), NO_CANDIDATE
@@ -57,17 +64,17 @@ def store_best(
     shift = tl.where(biggest == float("-inf"), 0.0, biggest)
     is_number = is_id & (logits == logits)  # noqa: PLR0124
     weights = tl.where(is_number, tl.exp(tl.where(is_number, logits - shift[None, :], 0.0)), 0.0)
-    place = tokens.to(tl.int64) * NUM_TILES + tile
+    place = tokens.to(tl.int64) * num_tiles + tile
     tl.store(tile_max + place, biggest, mask=is_token)
     tl.store(tile_sum + place, tl.sum(weights, axis=0), mask=is_token)
-    tl.store(tile_keys + place * TOPK, best, mask=is_token)
-    for rank in tl.static_range(1, TOPK):
+    tl.store(tile_keys + place * topk, best, mask=is_token)
+    for rank in range(1, topk):
         keys = tl.where(keys == best[None, :], NO_CANDIDATE, keys)
         best = tl.max(keys, axis=0)
-        tl.store(tile_keys + place * TOPK + rank, best, mask=is_token)
+        tl.store(tile_keys + place * topk + rank, best, mask=is_token)
 
 
-@triton.jit(do_not_specialize=["num_tokens"])
+@triton.jit(do_not_specialize=["num_tokens", "num_ids", "topk"])
 def head_matvec_kernel(
     inputs: tl.tensor,
     input_index: tl.tensor,
@@ -79,47 +86,43 @@ def head_matvec_kernel(
     tile_keys: tl.tensor,
     num_tokens: tl.tensor,
     eps: tl.tensor,
+    num_ids: tl.tensor,
+    width: tl.tensor,
+    topk: tl.tensor,
     NUM_TOKENS: tl.constexpr,
-    NUM_IDS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    TOPK: tl.constexpr,
     TILE: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     VECTOR: tl.constexpr,
+    IS_WHOLE: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
     """One program makes one tile of ids of at most NUM_TOKENS tokens, BLOCK_N ids at a time."""
     tile = tl.program_id(0)
-    num_tiles: tl.constexpr = (NUM_IDS + TILE - 1) // TILE
+    num_tiles = tl.cdiv(num_ids, TILE)
     place = tl.arange(0, TILE)
     ids = tile * TILE + place
-    if PDL:
-        tl.extra.cuda.gdc_wait()
-    input_rows = ()
-    for token in tl.static_range(NUM_TOKENS):
-        row = tl.minimum(num_tokens - 1, token).to(tl.int64)
-        if input_index is not None:
-            row = tl.load(input_index + row).to(tl.int64)
-        input_rows = input_rows + (row,)
     tokens = tl.arange(0, NUM_TOKENS)
     value = tl.zeros((TILE, NUM_TOKENS), tl.float32)
     for part in range(TILE // BLOCK_N):
         own = part * BLOCK_N + tl.arange(0, BLOCK_N)
-        results = matvec(
+        results, _ = matvec(
             inputs,
-            input_rows,
+            input_index,
+            num_tokens,
             weight,
             tile * TILE + own,
             norm,
             eps,
+            num_ids,
+            width,
+            width,
             NUM_TOKENS,
-            NUM_IDS,
-            WIDTH,
             BLOCK_N,
             BLOCK_K,
             VECTOR,
-            WAIT=False,
+            IS_WHOLE,
+            PDL,
         )
         is_own = place[:, None] == own[None, :]
         for token in tl.static_range(NUM_TOKENS):
@@ -128,8 +131,8 @@ def head_matvec_kernel(
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
     if logits is not None:
-        inside = (ids[:, None] < NUM_IDS) & (tokens[None, :] < num_tokens)
-        tl.store(logits + tokens[None, :].to(tl.int64) * NUM_IDS + ids[:, None], value, mask=inside)
+        inside = (ids[:, None] < num_ids) & (tokens[None, :] < num_tokens)
+        tl.store(logits + tokens[None, :].to(tl.int64) * num_ids + ids[:, None], value, mask=inside)
     store_best(
         value,
         ids,
@@ -140,12 +143,12 @@ def head_matvec_kernel(
         tile_keys,
         tile,
         num_tiles,
-        NUM_IDS,
-        TOPK,
+        num_ids,
+        topk,
     )
 
 
-@triton.jit(do_not_specialize=["num_tokens"])
+@triton.jit(do_not_specialize=["num_tokens", "num_ids", "topk"])
 def head_dot_kernel(
     inputs: tl.tensor,
     input_index: tl.tensor,
@@ -155,17 +158,18 @@ def head_dot_kernel(
     tile_sum: tl.tensor,
     tile_keys: tl.tensor,
     num_tokens: tl.tensor,
-    NUM_IDS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    TOPK: tl.constexpr,
+    num_ids: tl.tensor,
+    width: tl.tensor,
+    topk: tl.tensor,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     BLOCK_T: tl.constexpr,
+    IS_WHOLE: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
     """One program makes BLOCK_N ids of BLOCK_T tokens."""
     tile = tl.program_id(0)
-    num_tiles: tl.constexpr = (NUM_IDS + BLOCK_N - 1) // BLOCK_N
+    num_tiles = tl.cdiv(num_ids, BLOCK_N)
     ids = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     tokens = tl.program_id(1) * BLOCK_T + tl.arange(0, BLOCK_T)
     input_rows = tl.minimum(tokens, num_tokens - 1).to(tl.int64)
@@ -174,13 +178,23 @@ def head_dot_kernel(
     if input_index is not None:
         input_rows = tl.load(input_index + input_rows).to(tl.int64)
     value = swap_dot(
-        inputs, input_rows, weight, ids, NUM_IDS, WIDTH, BLOCK_N, BLOCK_K, BLOCK_T, WAIT=False
+        inputs,
+        input_rows,
+        weight,
+        ids,
+        num_ids,
+        width,
+        BLOCK_N,
+        BLOCK_K,
+        BLOCK_T,
+        IS_WHOLE,
+        WAIT=False,
     )
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
     if logits is not None:
-        inside = (ids[:, None] < NUM_IDS) & (tokens[None, :] < num_tokens)
-        place = tokens[None, :].to(tl.int64) * NUM_IDS + ids[:, None]
+        inside = (ids[:, None] < num_ids) & (tokens[None, :] < num_tokens)
+        place = tokens[None, :].to(tl.int64) * num_ids + ids[:, None]
         tl.store(logits + place, value, mask=inside)
     store_best(
         value,
@@ -192,8 +206,8 @@ def head_dot_kernel(
         tile_keys,
         tile,
         num_tiles,
-        NUM_IDS,
-        TOPK,
+        num_ids,
+        topk,
     )
 
 
@@ -223,9 +237,11 @@ def head_tiles(num_tokens: int, weight: torch.Tensor) -> tuple[int, Tiles]:
     >>> head_tiles(1, torch.empty(32000, 4096, dtype=torch.bfloat16, device="meta"))[0]
     64
     """
-    cut = tiles_for(device_sm(weight.device), num_tokens, *weight.shape)
-    least = MATVEC_TILE if num_tokens <= MATVEC_TOKENS else cut.block_n
-    return max(least, cut.block_n), cut
+    sm, value_bytes = device_sm(weight.device), weight.element_size()
+    cut = tiles_for(sm, num_tokens, *weight.shape, value_bytes=value_bytes)
+    if num_tokens > MATVEC_TOKENS:
+        return cut.block_n, cut
+    return max(WIDE_TILE if weight.shape[0] > WIDE_FROM else MATVEC_TILE, cut.block_n), cut
 
 
 def head(
@@ -305,7 +321,7 @@ def head(
         if not is_matvec:
             allowed = f"at most {MATVEC_TOKENS} with a norm in the product"
             raise ParameterError("tokens", num_tokens, allowed, "normalise the rows before")
-    chosen = options(cut.num_warps, cut.num_stages, programmatic)
+    chosen = product_options(cut, programmatic, most_registers=HEAD_REGISTERS)
     if is_matvec:
         head_matvec_kernel[(num_tiles,)](
             inputs,
@@ -318,14 +334,15 @@ def head(
             tile_keys,
             num_tokens,
             eps,
-            power_of_two(num_tokens),
             num_ids,
             width,
             topk,
+            power_of_two(num_tokens),
             tile,
             cut.block_n,
             cut.block_k,
             vector_width(weight),
+            width % cut.block_k == 0,
             programmatic,
             **chosen,
         )
@@ -346,6 +363,7 @@ def head(
             cut.block_n,
             cut.block_k,
             block_t,
+            width % cut.block_k == 0,
             programmatic,
             **chosen,
         )

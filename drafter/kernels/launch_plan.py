@@ -1,17 +1,15 @@
 """Tiles and warps of a launch: a shipped table first, a rule where the table has no row."""
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from typing import Final, final
 
 import torch
 
-from specmodel.errors import FormatError
+from drafter.tuning_table import read_table, shipped_table
 
 MATVEC_TOKENS: Final = 8
 """Most tokens that go through fp32 sums; more go through tensor cores, [tokens]."""
@@ -20,15 +18,24 @@ FUSED_NORM_TOKENS: Final = 4
 """Most tokens whose norm is part of a product: with more, it takes the registers that keep the memory
 busy, [tokens]."""
 
+PRODUCT_REGISTERS: Final = 128
+"""Registers that a thread of a product may take, [-]. Without a number the assembler keeps fewer and
+parks single values in memory; with it four programs of four warps still share a multiprocessor."""
+
+GATED_REGISTERS: Final = 168
+"""The same for two products in one launch, [-]."""
+
+HEAD_REGISTERS: Final = 192
+"""The same for the head, which orders ids as 64-bit keys, [-]."""
+
 MOST_DOT_TOKENS: Final = 64
 """Tokens of one tile of the tensor-core path, [tokens]."""
 
 LEAST_DOT_TOKENS: Final = 16
 """Narrowest tile of the tensor-core path, [tokens]."""
 
+_TABLE_BYTES: Final = 2  # of a weight in the table and the rule
 _PLANNED_FOR: ContextVar[int | None] = ContextVar("planned_for", default=None)
-_FILE: Final = "launch.toml"
-_FIELDS: Final = ("sm", "tokens", "rows", "width", "block_n", "block_k", "num_warps", "num_stages")
 
 
 @final
@@ -90,7 +97,7 @@ def power_of_two(value: int) -> int:
     return 1 << max(0, value - 1).bit_length()
 
 
-def default_tiles(sm: int, tokens: int, rows: int, width: int) -> Tiles:
+def default_tiles(sm: int, tokens: int, rows: int, width: int, *, is_gated: bool = False) -> Tiles:
     r"""Tiles by rule, where nothing was measured.
 
     Parameters
@@ -101,6 +108,8 @@ def default_tiles(sm: int, tokens: int, rows: int, width: int) -> Tiles:
         Tokens of the pass, [tokens].
     rows, width : int
         Shape of the weights, [-].
+    is_gated : bool
+        Two products of that shape in one launch.
 
     Returns
     -------
@@ -108,10 +117,12 @@ def default_tiles(sm: int, tokens: int, rows: int, width: int) -> Tiles:
 
     Notes
     -----
-    Up to 8 tokens: 4 rows by 1024 columns (512 past 2 tokens, 256 past 4, since triton 3.6 spills with more) in 4
-    warps, so that many 128-bit loads are under way (drafter.md 12). More tokens: 64 rows where that
-    still gives the chip some hundred programs, else 32 or 16. Without a GPU the interpreter runs, which
-    pays by the program: there 64 rows at once.
+    Up to 8 tokens: 4 rows by 1024 columns in 4 warps, so that many 128-bit loads are under way; 512 past 2
+    tokens and, of two products, 256 past 4, since the sums of more tokens leave no registers for a wider
+    tile (triton 3.6 spills) (drafter.md 12). More tokens: 64 rows where that
+    still gives the chip some hundred programs, else 32 or 16; of each the 128 bytes of a cache line,
+    four tiles ahead: 128 columns spill on some targets. Without a GPU the interpreter runs, which pays
+    by the program: there 64 rows at once.
 
     Examples
     --------
@@ -121,35 +132,38 @@ def default_tiles(sm: int, tokens: int, rows: int, width: int) -> Tiles:
     64
     """
     if tokens <= MATVEC_TOKENS:
-        # the sums of more tokens leave no registers for the wider tile
-        block_k = min(
-            max(power_of_two(width), 16), 1024 if tokens <= 2 else 512 if tokens <= 4 else 256
-        )
+        widest = 1024 if tokens <= 2 else 256 if is_gated and tokens > 4 else 512
+        block_k = min(max(power_of_two(width), 16), widest)
         warps = min(4, max(1, block_k // 64))
         return Tiles(block_n=4 if sm else 64, block_k=block_k, num_warps=warps, num_stages=1)
     block_n = next((size for size in (64, 32) if rows >= 128 * size or not sm), 16)
-    block_k = min(max(power_of_two(width), 16), 128)
-    return Tiles(block_n=block_n, block_k=block_k, num_warps=4, num_stages=3)
+    block_k = min(max(power_of_two(width), 16), 64 if sm else 128)
+    return Tiles(block_n=block_n, block_k=block_k, num_warps=4, num_stages=4)
 
 
 @cache
 def _table() -> Mapping[tuple[int, int, int, int], Tiles]:
     """Rows of the shipped table by (sm, tokens, rows, width), counts as powers of two."""
-    path = files("drafter.kernels").joinpath(_FILE)
-    table: dict[tuple[int, int, int, int], Tiles] = {}
-    for number, row in enumerate(tomllib.loads(path.read_text("utf-8"))["tiles"], start=1):
-        if set(_FIELDS) - row.keys() or not all(isinstance(row[name], int) for name in _FIELDS):
-            raise FormatError(_FILE, f"row {number} needs whole numbers {', '.join(_FIELDS)}")
-        sm, tokens, rows, width, block_n, block_k, num_warps, num_stages = (
-            row[name] for name in _FIELDS
+    return {
+        row.key: Tiles(
+            block_n=row.block_n,
+            block_k=row.block_k,
+            num_warps=row.num_warps,
+            num_stages=row.num_stages,
         )
-        table[sm, tokens, rows, width] = Tiles(
-            block_n=block_n, block_k=block_k, num_warps=num_warps, num_stages=num_stages
-        )
-    return table
+        for row in read_table(shipped_table())
+    }
 
 
-def tiles_for(sm: int, tokens: int, rows: int, width: int) -> Tiles:
+def tiles_for(
+    sm: int,
+    tokens: int,
+    rows: int,
+    width: int,
+    *,
+    value_bytes: int = 2,
+    is_gated: bool = False,
+) -> Tiles:
     """Tiles of one product on one kind of GPU.
 
     Parameters
@@ -160,6 +174,10 @@ def tiles_for(sm: int, tokens: int, rows: int, width: int) -> Tiles:
         Tokens of the pass, [tokens].
     rows, width : int
         Shape of the weights, [-].
+    value_bytes : int
+        Of a weight, [B].
+    is_gated : bool
+        Two products of that shape in one launch.
 
     Returns
     -------
@@ -173,7 +191,8 @@ def tiles_for(sm: int, tokens: int, rows: int, width: int) -> Tiles:
 
     Notes
     -----
-    Nothing is measured at run time: a first call could fall into the capture of a graph. drafter.md 13.
+    Nothing is measured at run time: a first call could fall into the capture of a graph. Rows and rule are
+    made for 16-bit weights; past 8 tokens fp32 takes half the rows and columns, so that it fits too. drafter.md 13.
 
     Examples
     --------
@@ -181,7 +200,13 @@ def tiles_for(sm: int, tokens: int, rows: int, width: int) -> Tiles:
     True
     """
     key = (sm, power_of_two(tokens), power_of_two(rows), power_of_two(width))
-    return _table().get(key) or default_tiles(sm, tokens, rows, width)
+    tiles = _table().get(key) or default_tiles(sm, tokens, rows, width, is_gated=is_gated)
+    if tokens <= MATVEC_TOKENS or value_bytes == _TABLE_BYTES:
+        return tiles
+    rows_half, columns_half = (
+        max(LEAST_DOT_TOKENS, size // 2) for size in (tiles.block_n, tiles.block_k)
+    )
+    return replace(tiles, block_n=rows_half, block_k=columns_half)
 
 
 @cache
@@ -273,7 +298,9 @@ def dot_tokens(tokens: int) -> int:
     return min(max(power_of_two(tokens), LEAST_DOT_TOKENS), MOST_DOT_TOKENS)
 
 
-def options(num_warps: int, num_stages: int, programmatic: bool) -> dict[str, int | bool]:
+def options(
+    num_warps: int, num_stages: int, programmatic: bool, *, most_registers: int | None = None
+) -> dict[str, int | bool]:
     """Launch options of a kernel.
 
     Parameters
@@ -282,6 +309,8 @@ def options(num_warps: int, num_stages: int, programmatic: bool) -> dict[str, in
         Warps of a program; tiles in flight, [-].
     programmatic : bool
         Ask for programmatic dependent launch.
+    most_registers : int, optional
+        Of a thread; by default the assembler decides, [-].
 
     Returns
     -------
@@ -304,7 +333,40 @@ def options(num_warps: int, num_stages: int, programmatic: bool) -> dict[str, in
     }
     if programmatic:
         chosen["launch_pdl"] = True
+    if most_registers is not None:
+        chosen["maxnreg"] = most_registers
     return chosen
+
+
+def product_options(
+    tiles: Tiles, programmatic: bool, *, most_registers: int = PRODUCT_REGISTERS
+) -> dict[str, int | bool]:
+    """Launch options of a product.
+
+    Parameters
+    ----------
+    tiles : Tiles
+        How it is cut.
+    programmatic : bool
+        Ask for programmatic dependent launch.
+    most_registers : int
+        Of a thread, [-].
+
+    Returns
+    -------
+    dict of str to int or bool
+        Keyword arguments of the launch.
+
+    Notes
+    -----
+    `options` with a bound on registers.
+
+    Examples
+    --------
+    >>> product_options(default_tiles(90, 1, 4096, 4096), programmatic=False)["maxnreg"]
+    128
+    """
+    return options(tiles.num_warps, tiles.num_stages, programmatic, most_registers=most_registers)
 
 
 def row_options(block: int, programmatic: bool) -> dict[str, int | bool]:

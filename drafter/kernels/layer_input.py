@@ -20,15 +20,15 @@ def layer_input_kernel(
     out: tl.tensor,
     residual: tl.tensor,
     eps: tl.tensor,
-    WIDTH: tl.constexpr,
+    width: tl.tensor,
     BLOCK: tl.constexpr,
     NORMED_RESIDUAL: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """One program makes one token's row: out [T, 2, WIDTH], residual [T, WIDTH]."""
+    """One program makes one token's row: out [T, 2, width], residual [T, width]."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
-    inside = column < WIDTH
+    inside = column < width
     embed_gain = tl.load(embed_norm + column, mask=inside, other=0.0).to(tl.float32)
     hidden_gain = tl.load(hidden_norm + column, mask=inside, other=0.0).to(tl.float32)
     if PDL:
@@ -38,18 +38,18 @@ def layer_input_kernel(
     source = row
     if hidden_rows is not None:
         source = tl.load(hidden_rows + row).to(tl.int64)
-    embedded = tl.load(embedding + token * WIDTH + column, mask=inside, other=0.0).to(tl.float32)
-    carried = tl.load(hidden + source * WIDTH + column, mask=inside, other=0.0).to(tl.float32)
-    embed_scale = 1.0 / tl.sqrt(tl.sum(embedded * embedded, axis=0) / WIDTH + eps)
-    hidden_scale = 1.0 / tl.sqrt(tl.sum(carried * carried, axis=0) / WIDTH + eps)
+    embedded = tl.load(embedding + token * width + column, mask=inside, other=0.0).to(tl.float32)
+    carried = tl.load(hidden + source * width + column, mask=inside, other=0.0).to(tl.float32)
+    embed_scale = 1.0 / tl.sqrt(tl.sum(embedded * embedded, axis=0) / width + eps)
+    hidden_scale = 1.0 / tl.sqrt(tl.sum(carried * carried, axis=0) / width + eps)
     normed = carried * hidden_scale * hidden_gain
-    first = out + row * (2 * WIDTH) + column
+    first = out + row * (2 * width) + column
     storage = out.dtype.element_ty
     tl.store(first, rounded(embedded * embed_scale * embed_gain, storage), mask=inside)
-    tl.store(first + WIDTH, rounded(normed, storage), mask=inside)
+    tl.store(first + width, rounded(normed, storage), mask=inside)
     kept = normed if NORMED_RESIDUAL else carried
     kept = rounded(kept, residual.dtype.element_ty)
-    tl.store(residual + row * WIDTH + column, kept, mask=inside)
+    tl.store(residual + row * width + column, kept, mask=inside)
 
 
 def layer_input(

@@ -7,6 +7,7 @@ import torch
 from drafter.kernels.attention import attention
 from drafter.kernels.attention_merge import attention_merge
 from drafter.kernels.gate_up import gate_up
+from drafter.kernels.input_product import input_product
 from drafter.kernels.launch_plan import FUSED_NORM_TOKENS
 from drafter.kernels.layer_buffers import LayerBuffers
 from drafter.kernels.layer_input import layer_input
@@ -112,7 +113,7 @@ def layer_pass(
     fed : Fed
         Tokens, hidden states, places.
     is_fused : bool
-        The norm before the MLP is part of its product, for at most `FUSED_NORM_TOKENS`.
+        Norms are part of the products that follow them, for at most `FUSED_NORM_TOKENS`.
     programmatic : bool
         Ask for programmatic dependent launch.
 
@@ -123,7 +124,7 @@ def layer_pass(
 
     Notes
     -----
-    Nine launches with the fused norm, ten without; one more with `norm_output`. drafter.md 6 and 11.
+    Seven launches with fused norms, nine without; one more with `norm_output`. drafter.md 6 and 11.
 
     Examples
     --------
@@ -131,26 +132,44 @@ def layer_pass(
     'layer_pass'
     """
     eps = spec.rms_norm_eps
-    layer_input(
-        fed.tokens,
-        weights.embedding,
-        fed.hidden,
-        weights.embed_norm,
-        weights.hidden_norm,
-        buffers.fused_input,
-        buffers.residual,
-        eps=eps,
-        normed_residual=spec.norm_before_residual,
-        hidden_rows=fed.hidden_rows,
-        programmatic=programmatic,
-    )
-    linear(
-        buffers.fused_input,
-        weights.qkv,
-        buffers.qkv,
-        bias=weights.qkv_bias,
-        programmatic=programmatic,
-    )
+    folds_norms = is_fused and len(fed.tokens) <= FUSED_NORM_TOKENS
+    if folds_norms:
+        input_product(
+            fed.tokens,
+            weights.embedding,
+            fed.hidden,
+            weights.embed_norm,
+            weights.hidden_norm,
+            weights.qkv,
+            buffers.qkv,
+            buffers.residual,
+            eps=eps,
+            normed_residual=spec.norm_before_residual,
+            hidden_rows=fed.hidden_rows,
+            bias=weights.qkv_bias,
+            programmatic=programmatic,
+        )
+    else:
+        layer_input(
+            fed.tokens,
+            weights.embedding,
+            fed.hidden,
+            weights.embed_norm,
+            weights.hidden_norm,
+            buffers.fused_input,
+            buffers.residual,
+            eps=eps,
+            normed_residual=spec.norm_before_residual,
+            hidden_rows=fed.hidden_rows,
+            programmatic=programmatic,
+        )
+        linear(
+            buffers.fused_input,
+            weights.qkv,
+            buffers.qkv,
+            bias=weights.qkv_bias,
+            programmatic=programmatic,
+        )
     rope_cache(
         buffers.qkv,
         cache.cosine,
@@ -187,7 +206,7 @@ def layer_pass(
         residual=buffers.residual,
         programmatic=programmatic,
     )
-    if is_fused and len(fed.tokens) <= FUSED_NORM_TOKENS:
+    if folds_norms:
         gate_up(
             buffers.middle,
             weights.gate,

@@ -10,11 +10,11 @@ from drafter.kernels.launch_plan import (
     Tiles,
     device_sm,
     dot_tokens,
-    options,
     power_of_two,
+    product_options,
     tiles_for,
 )
-from drafter.kernels.matvec import matvec
+from drafter.kernels.matvec import matvec, token_rows
 from drafter.kernels.numerics import rounded
 from drafter.kernels.swap_dot import swap_dot
 from specmodel.errors import ParameterError
@@ -30,45 +30,47 @@ def linear_matvec_kernel(
     out: tl.tensor,
     num_tokens: tl.tensor,
     eps: tl.tensor,
+    num_rows: tl.tensor,
+    width: tl.tensor,
     NUM_TOKENS: tl.constexpr,
-    NUM_ROWS: tl.constexpr,
-    WIDTH: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     VECTOR: tl.constexpr,
+    IS_WHOLE: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """One program makes BLOCK_N outputs of at most NUM_TOKENS tokens: out [T, NUM_ROWS]."""
+    """One program makes BLOCK_N outputs of at most NUM_TOKENS tokens: out [T, num_rows]."""
     rows = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    input_rows = ()
-    for token in tl.static_range(NUM_TOKENS):
-        input_rows = input_rows + (tl.minimum(num_tokens - 1, token).to(tl.int64),)
-    results = matvec(
+    results, _ = matvec(
         inputs,
-        input_rows,
+        None,
+        num_tokens,
         weight,
         rows,
         norm,
         eps,
+        num_rows,
+        width,
+        width,
         NUM_TOKENS,
-        NUM_ROWS,
-        WIDTH,
         BLOCK_N,
         BLOCK_K,
         VECTOR,
+        IS_WHOLE,
         PDL,
     )
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
+    input_rows = token_rows(None, num_tokens, NUM_TOKENS)
     for token in tl.static_range(NUM_TOKENS):
-        inside = rows < tl.where(token < num_tokens, NUM_ROWS, 0)
+        inside = rows < tl.where(token < num_tokens, num_rows, 0)
         value = results[token]
         if bias is not None:
             value += tl.load(bias + rows, mask=inside, other=0.0).to(tl.float32)
         if residual is not None:
-            place = residual + input_rows[token] * NUM_ROWS + rows
+            place = residual + input_rows[token] * num_rows + rows
             value += tl.load(place, mask=inside, other=0.0).to(tl.float32)
-        place = out + input_rows[token] * NUM_ROWS + rows
+        place = out + input_rows[token] * num_rows + rows
         tl.store(place, rounded(value, out.dtype.element_ty), mask=inside)
 
 
@@ -80,26 +82,27 @@ def linear_dot_kernel(
     residual: tl.tensor,
     out: tl.tensor,
     num_tokens: tl.tensor,
-    NUM_ROWS: tl.constexpr,
-    WIDTH: tl.constexpr,
+    num_rows: tl.tensor,
+    width: tl.tensor,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     BLOCK_T: tl.constexpr,
+    IS_WHOLE: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """One program makes BLOCK_N outputs of BLOCK_T tokens: out [T, NUM_ROWS]."""
+    """One program makes BLOCK_N outputs of BLOCK_T tokens: out [T, num_rows]."""
     rows = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     tokens = tl.program_id(1) * BLOCK_T + tl.arange(0, BLOCK_T)
     input_rows = tl.minimum(tokens, num_tokens - 1).to(tl.int64)
     value = swap_dot(
-        inputs, input_rows, weight, rows, NUM_ROWS, WIDTH, BLOCK_N, BLOCK_K, BLOCK_T, PDL
+        inputs, input_rows, weight, rows, num_rows, width, BLOCK_N, BLOCK_K, BLOCK_T, IS_WHOLE, PDL
     )
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
-    inside = (rows[:, None] < NUM_ROWS) & (tokens[None, :] < num_tokens)
-    place = input_rows[None, :] * NUM_ROWS + rows[:, None]
+    inside = (rows[:, None] < num_rows) & (tokens[None, :] < num_tokens)
+    place = input_rows[None, :] * num_rows + rows[:, None]
     if bias is not None:
-        value += tl.load(bias + rows, mask=rows < NUM_ROWS, other=0.0).to(tl.float32)[:, None]
+        value += tl.load(bias + rows, mask=rows < num_rows, other=0.0).to(tl.float32)[:, None]
     if residual is not None:
         value += tl.load(residual + place, mask=inside, other=0.0).to(tl.float32)
     tl.store(out + place, rounded(value, out.dtype.element_ty), mask=inside)
@@ -174,9 +177,10 @@ def linear(
         if not is_matvec:
             allowed = f"at most {MATVEC_TOKENS} with a norm in the product"
             raise ParameterError("tokens", num_tokens, allowed, "normalise the rows before")
-    cut = tiles or tiles_for(device_sm(weight.device), num_tokens, num_rows, width)
+    sm, value_bytes = device_sm(weight.device), weight.element_size()
+    cut = tiles or tiles_for(sm, num_tokens, num_rows, width, value_bytes=value_bytes)
     grid = triton.cdiv(num_rows, cut.block_n)
-    chosen = options(cut.num_warps, cut.num_stages, programmatic)
+    chosen = product_options(cut, programmatic)
     if is_matvec:
         linear_matvec_kernel[(grid,)](
             inputs,
@@ -187,12 +191,13 @@ def linear(
             out,
             num_tokens,
             eps,
-            power_of_two(num_tokens),
             num_rows,
             width,
+            power_of_two(num_tokens),
             cut.block_n,
             cut.block_k,
             vector_width(weight),
+            width % cut.block_k == 0,
             programmatic,
             **chosen,
         )
@@ -210,6 +215,7 @@ def linear(
             cut.block_n,
             cut.block_k,
             block_t,
+            width % cut.block_k == 0,
             programmatic,
             **chosen,
         )

@@ -11,7 +11,7 @@ from drafter.kernels.candidate_keys import NO_CANDIDATE, key_index, key_value
 from drafter.kernels.head import MOST_TOPK
 from drafter.kernels.launch_plan import options, power_of_two
 
-MOST_TILES = 16384
+MOST_TILES = 8192
 """Tiles of the head that one program can hold, [-]."""
 
 
@@ -49,7 +49,7 @@ class Chain(NamedTuple):
     scores: torch.Tensor
 
 
-@triton.jit(do_not_specialize=["step", "num_steps"])
+@triton.jit(do_not_specialize=["step", "num_steps", "num_ids", "num_tiles", "topk", "tile_size"])
 def pick_kernel(
     tile_max: tl.tensor,
     tile_sum: tl.tensor,
@@ -64,22 +64,22 @@ def pick_kernel(
     scores: tl.tensor,
     step: tl.tensor,
     num_steps: tl.tensor,
-    NUM_IDS: tl.constexpr,
-    NUM_TILES: tl.constexpr,
-    TILE: tl.constexpr,
-    TOPK: tl.constexpr,
+    num_ids: tl.tensor,
+    num_tiles: tl.tensor,
+    topk: tl.tensor,
+    tile_size: tl.tensor,
     BLOCK: tl.constexpr,
     BLOCK_TOPK: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """One program picks the guesses of one row: tokens and log_probs [T, TOPK]."""
+    """One program picks the guesses of one row: tokens and log_probs [T, topk]."""
     row = tl.program_id(0).to(tl.int64)
     tile = tl.arange(0, BLOCK)
-    is_tile = tile < NUM_TILES
+    is_tile = tile < num_tiles
     if PDL:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
-    place = row * NUM_TILES + tile
+    place = row * num_tiles + tile
     highs = tl.load(tile_max + place, mask=is_tile, other=float("-inf"))
     sums = tl.load(tile_sum + place, mask=is_tile, other=0.0)
     biggest = tl.max(highs, axis=0)
@@ -87,28 +87,28 @@ def pick_kernel(
     total = tl.sum(sums * tl.exp(highs - shift), axis=0)
     log_total = shift + tl.log(tl.where(total == 0.0, 1.0, total))
 
-    # the best TOPK of all stand in the TOPK tiles whose own best is best
-    keys = tl.load(tile_keys + place * TOPK, mask=is_tile, other=NO_CANDIDATE)
+    # the best topk of all stand in the topk tiles whose own best is best
+    keys = tl.load(tile_keys + place * topk, mask=is_tile, other=NO_CANDIDATE)
     rank = tl.arange(0, BLOCK_TOPK)
     candidates = tl.full((BLOCK_TOPK, BLOCK_TOPK), NO_CANDIDATE, tl.int64)
     best = tl.max(keys, axis=0)
-    if TOPK > 1:
-        for chosen in tl.static_range(TOPK):
+    if BLOCK_TOPK > 1:
+        for chosen in range(topk):
             is_found = best != NO_CANDIDATE
-            line = (row * NUM_TILES + key_index(best) // TILE) * TOPK + rank
+            line = (row * num_tiles + key_index(best) // tile_size) * topk + rank
             found = tl.load(
-                tile_keys + line, mask=rank < tl.where(is_found, TOPK, 0), other=NO_CANDIDATE
+                tile_keys + line, mask=rank < tl.where(is_found, topk, 0), other=NO_CANDIDATE
             )
             candidates = tl.where((rank == chosen)[:, None], found[None, :], candidates)
             keys = tl.where(keys == best, NO_CANDIDATE, keys)
             best = tl.max(keys, axis=0)
         best = tl.max(tl.max(candidates, axis=1), axis=0)
-    for chosen in tl.static_range(TOPK):
+    for chosen in range(topk):
         index = key_index(best)
         value = key_value(best)
         log_prob = tl.where(value == float("-inf"), value, value - log_total)
-        offset = tl.load(offsets + index, mask=index < NUM_IDS, other=0)
-        out = row * TOPK + chosen
+        offset = tl.load(offsets + index, mask=index < num_ids, other=0)
+        out = row * topk + chosen
         tl.store(tokens + out, index.to(tl.int64) + offset)
         tl.store(log_probs + out, log_prob)
         if starts is not None:
@@ -119,7 +119,7 @@ def pick_kernel(
             before = tl.load(scores + line - 1, mask=step > 0, other=0.0)
             tl.store(drafted + line, index.to(tl.int64) + offset)
             tl.store(scores + line, before + log_prob)
-        if chosen + 1 < TOPK:
+        if BLOCK_TOPK > 1:
             candidates = tl.where(candidates == best, NO_CANDIDATE, candidates)
             best = tl.max(tl.max(candidates, axis=1), axis=0)
 
@@ -215,10 +215,10 @@ def pick(
         num_steps,
         num_ids,
         num_tiles,
-        tile,
         topk,
+        tile,
         block,
-        power_of_two(topk),
+        1 if topk == 1 else MOST_TOPK,
         programmatic,
         **options(warps, 1, programmatic),
     )

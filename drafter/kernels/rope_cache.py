@@ -12,7 +12,7 @@ HEADS_TOGETHER = 8
 """Most heads of one program, [-]."""
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["width", "capacity", "num_heads", "num_kv_heads"])
 def rope_cache_kernel(  # noqa: PLR0915 - three kinds of heads
     fused: tl.tensor,
     cosine: tl.tensor,
@@ -25,10 +25,10 @@ def rope_cache_kernel(  # noqa: PLR0915 - three kinds of heads
     key_cache: tl.tensor,
     value_cache: tl.tensor,
     eps: tl.tensor,
-    WIDTH: tl.constexpr,
-    CAPACITY: tl.constexpr,
-    NUM_HEADS: tl.constexpr,
-    NUM_KV_HEADS: tl.constexpr,
+    width: tl.tensor,
+    capacity: tl.tensor,
+    num_heads: tl.tensor,
+    num_kv_heads: tl.tensor,
     HEAD_DIM: tl.constexpr,
     BLOCK_H: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -41,24 +41,24 @@ def rope_cache_kernel(  # noqa: PLR0915 - three kinds of heads
     """
     token = tl.program_id(0).to(tl.int64)
     half: tl.constexpr = HEAD_DIM // 2
-    query_blocks: tl.constexpr = (NUM_HEADS + BLOCK_H - 1) // BLOCK_H
-    kv_blocks: tl.constexpr = (NUM_KV_HEADS + BLOCK_H - 1) // BLOCK_H
+    query_blocks = tl.cdiv(num_heads, BLOCK_H)
+    kv_blocks = tl.cdiv(num_kv_heads, BLOCK_H)
     block = tl.program_id(1)
     is_query = block < query_blocks
     is_value = block >= query_blocks + kv_blocks
     within = tl.where(is_query, block, (block - query_blocks) % kv_blocks)
     head = within * BLOCK_H + tl.arange(0, BLOCK_H)  # among its own kind
-    num_heads = tl.where(is_query, NUM_HEADS, NUM_KV_HEADS)
-    first_head = tl.where(is_query, 0, NUM_HEADS + tl.where(is_value, NUM_KV_HEADS, 0))
+    own_heads = tl.where(is_query, num_heads, num_kv_heads)
+    first_head = tl.where(is_query, 0, num_heads + tl.where(is_value, num_kv_heads, 0))
     lane = tl.arange(0, BLOCK)
     is_lane = lane < half
-    inside = (head < num_heads)[:, None] & is_lane[None, :]  # [BLOCK_H, BLOCK]
+    inside = (head < own_heads)[:, None] & is_lane[None, :]  # [BLOCK_H, BLOCK]
     if PDL:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
     position = tl.load(positions + token).to(tl.int64)
     slot = tl.load(slots + token).to(tl.int64)
-    row = token * (NUM_HEADS + 2 * NUM_KV_HEADS) + first_head + head
+    row = token * (num_heads + 2 * num_kv_heads) + first_head + head
     place = fused + row[:, None] * HEAD_DIM + lane[None, :]
     first = tl.load(place, mask=inside, other=0.0).to(tl.float32)
     second = tl.load(place + half, mask=inside, other=0.0).to(tl.float32)
@@ -78,14 +78,14 @@ def rope_cache_kernel(  # noqa: PLR0915 - three kinds of heads
         second = second * cos + first * sin
         first = turned
     if is_query:
-        out = query + (token * NUM_HEADS + head)[:, None] * HEAD_DIM + lane[None, :]
+        out = query + (token * num_heads + head)[:, None] * HEAD_DIM + lane[None, :]
         tl.store(out, rounded(first, query.dtype.element_ty), mask=inside)
         tl.store(out + half, rounded(second, query.dtype.element_ty), mask=inside)
     else:
         cache = value_cache if is_value else key_cache
-        line = ((token // WIDTH) * CAPACITY + slot) * NUM_KV_HEADS + head
+        line = ((token // width) * capacity + slot) * num_kv_heads + head
         out = cache + line[:, None] * HEAD_DIM + lane[None, :]
-        reach = tl.where((slot >= 0) & (slot < CAPACITY), NUM_KV_HEADS, 0)
+        reach = tl.where((slot >= 0) & (slot < capacity), num_kv_heads, 0)
         kept = (head < reach)[:, None] & is_lane[None, :]
         tl.store(out, rounded(first, key_cache.dtype.element_ty), mask=kept)
         tl.store(out + half, rounded(second, key_cache.dtype.element_ty), mask=kept)

@@ -18,30 +18,30 @@ def row_norm_kernel(
     weight: tl.tensor,
     out: tl.tensor,
     eps: tl.tensor,
-    WIDTH: tl.constexpr,
+    width: tl.tensor,
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """One program normalises one part of one row: inputs and out [T, parts, WIDTH]."""
+    """One program normalises one part of one row: inputs and out [T, parts, width]."""
     row = (tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)).to(tl.int64)
     part = tl.program_id(1)
     if PDL:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
     squares = tl.zeros((BLOCK,), tl.float32)
-    for start in range(0, WIDTH, BLOCK):
+    for start in range(0, width, BLOCK):
         column = start + tl.arange(0, BLOCK)
-        value = tl.load(inputs + row * WIDTH + column, mask=column < WIDTH, other=0.0)
+        value = tl.load(inputs + row * width + column, mask=column < width, other=0.0)
         value = value.to(tl.float32)
         squares += value * value
-    scale = 1.0 / tl.sqrt(tl.sum(squares, axis=0) / WIDTH + eps)
-    for start in range(0, WIDTH, BLOCK):
+    scale = 1.0 / tl.sqrt(tl.sum(squares, axis=0) / width + eps)
+    for start in range(0, width, BLOCK):
         column = start + tl.arange(0, BLOCK)
-        inside = column < WIDTH
-        value = tl.load(inputs + row * WIDTH + column, mask=inside, other=0.0).to(tl.float32)
-        gain = tl.load(weight + part * WIDTH + column, mask=inside, other=0.0).to(tl.float32)
+        inside = column < width
+        value = tl.load(inputs + row * width + column, mask=inside, other=0.0).to(tl.float32)
+        gain = tl.load(weight + part * width + column, mask=inside, other=0.0).to(tl.float32)
         result = rounded(value * scale * gain, out.dtype.element_ty)
-        tl.store(out + row * WIDTH + column, result, mask=inside)
+        tl.store(out + row * width + column, result, mask=inside)
 
 
 def row_norm(

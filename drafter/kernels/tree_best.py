@@ -78,34 +78,34 @@ class Tree(NamedTuple):
         return cls(*(torch.zeros(shape, dtype=dtype, device=device) for dtype in types))
 
 
-@triton.jit(do_not_specialize=["num_best"])
+@triton.jit(do_not_specialize=["num_best", "num_candidates"])
 def rank_kernel(
     scores: tl.tensor,
     is_best: tl.tensor,
     num_best: tl.tensor,
-    NUM_CANDIDATES: tl.constexpr,
+    num_candidates: tl.tensor,
     CHUNK_SIZE: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
     """One program says of CHUNK_SIZE candidates whether fewer than num_best are better: [B, C]."""
     request = tl.program_id(0).to(tl.int64)
     own = tl.program_id(1) * CHUNK_SIZE + tl.arange(0, CHUNK_SIZE)
-    line = request * NUM_CANDIDATES
+    line = request * num_candidates
     if PDL:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
-    score = tl.load(scores + line + own, mask=own < NUM_CANDIDATES, other=float("-inf"))
+    score = tl.load(scores + line + own, mask=own < num_candidates, other=float("-inf"))
     key = candidate_key(score, own)
     rank = tl.zeros((CHUNK_SIZE,), tl.int32)
-    for start in range(0, NUM_CANDIDATES, CHUNK_SIZE):
+    for start in range(0, num_candidates, CHUNK_SIZE):
         other = start + tl.arange(0, CHUNK_SIZE)
-        score = tl.load(scores + line + other, mask=other < NUM_CANDIDATES, other=float("-inf"))
+        score = tl.load(scores + line + other, mask=other < num_candidates, other=float("-inf"))
         better = candidate_key(score, other)[None, :] > key[:, None]
-        rank += tl.sum((better & (other < NUM_CANDIDATES)[None, :]).to(tl.int32), axis=1)
-    tl.store(is_best + line + own, (rank < num_best).to(tl.int32), mask=own < NUM_CANDIDATES)
+        rank += tl.sum((better & (other < num_candidates)[None, :]).to(tl.int32), axis=1)
+    tl.store(is_best + line + own, (rank < num_best).to(tl.int32), mask=own < num_candidates)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_candidates", "num_nodes", "num_steps"])
 def compact_kernel(
     is_best: tl.tensor,
     candidate_tokens: tl.tensor,
@@ -118,42 +118,42 @@ def compact_kernel(
     parents: tl.tensor,
     levels: tl.tensor,
     ancestors: tl.tensor,
-    NUM_CANDIDATES: tl.constexpr,
-    NUM_NODES: tl.constexpr,
-    NUM_STEPS: tl.constexpr,
+    num_candidates: tl.tensor,
+    num_nodes: tl.tensor,
+    num_steps: tl.tensor,
     TOPK: tl.constexpr,
     CHUNK_SIZE: tl.constexpr,
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """One program writes the tree of one request: out [B, NUM_NODES]."""
+    """One program writes the tree of one request: out [B, num_nodes]."""
     request = tl.program_id(0).to(tl.int64)
-    line = request * NUM_CANDIDATES
+    line = request * num_candidates
     node = tl.arange(0, BLOCK)  # row of the tree; 0 is the root
     if PDL:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
     candidate = tl.zeros((BLOCK,), tl.int32)
     seen = 0
-    for start in range(0, NUM_CANDIDATES, CHUNK_SIZE):
+    for start in range(0, num_candidates, CHUNK_SIZE):
         other = start + tl.arange(0, CHUNK_SIZE)
-        best = tl.load(is_best + line + other, mask=other < NUM_CANDIDATES, other=0)
+        best = tl.load(is_best + line + other, mask=other < num_candidates, other=0)
         row = seen + tl.cumsum(best, axis=0)
         is_here = (row[None, :] == node[:, None]) & (best != 0)[None, :]
         candidate += tl.sum(tl.where(is_here, other[None, :], 0), axis=1)
         seen += tl.sum(best, axis=0)
-    is_guess = (node > 0) & (node < NUM_NODES)
+    is_guess = (node > 0) & (node < num_nodes)
     above = tl.load(candidate_parents + line + candidate, mask=is_guess, other=-1)
     # row of the parent: how many of the best come up to it; the root's children find none
     parent = tl.zeros((BLOCK,), tl.int32)
-    for start in range(0, NUM_CANDIDATES, CHUNK_SIZE):
+    for start in range(0, num_candidates, CHUNK_SIZE):
         other = start + tl.arange(0, CHUNK_SIZE)
-        best = tl.load(is_best + line + other, mask=other < NUM_CANDIDATES, other=0)
+        best = tl.load(is_best + line + other, mask=other < num_candidates, other=0)
         parent += tl.sum(tl.where(other[None, :] <= above[:, None], best[None, :], 0), axis=1)
     one = tl.full((BLOCK,), 1, tl.int64)
     bits = one << node.to(tl.int64)
     current = parent
-    for _ in range(NUM_STEPS):
+    for _ in range(num_steps):
         bits = bits | (one << current.to(tl.int64))
         is_current = current[:, None] == node[None, :]
         current = tl.sum(tl.where(is_current, parent[None, :], 0), axis=1)
@@ -163,8 +163,8 @@ def compact_kernel(
     root = tl.load(root_tokens + tl.load(root_rows + request)).to(tl.int64)
     token = tl.where(node == 0, root, token)
     score = tl.load(candidate_scores + line + candidate, mask=is_guess, other=0.0)
-    out = request * NUM_NODES + node
-    inside = node < NUM_NODES
+    out = request * num_nodes + node
+    inside = node < num_nodes
     tl.store(tokens + out, token, mask=inside)
     tl.store(scores + out, score, mask=inside)
     tl.store(parents + out, tl.where(node == 0, -1, parent), mask=inside)

@@ -117,7 +117,7 @@ class Frontier(NamedTuple):
         )
 
 
-@triton.jit(do_not_specialize=["level", "base", "num_candidates"])
+@triton.jit(do_not_specialize=["level", "base", "num_candidates", "width"])
 def tree_level_kernel(
     guesses: tl.tensor,
     log_probs: tl.tensor,
@@ -140,25 +140,25 @@ def tree_level_kernel(
     level: tl.tensor,
     base: tl.tensor,
     num_candidates: tl.tensor,
-    WIDTH: tl.constexpr,
+    width: tl.tensor,
     TOPK: tl.constexpr,
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """One program keeps the WIDTH · TOPK guesses of one request and sends the best TOPK on."""
+    """One program keeps the width · TOPK guesses of one request and sends the best TOPK on."""
     request = tl.program_id(0).to(tl.int64)
     place = tl.arange(0, BLOCK)
-    inside = place < WIDTH * TOPK
+    inside = place < width * TOPK
     parent = place // TOPK
     if PDL:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
-    guess = tl.load(guesses + request * (WIDTH * TOPK) + place, mask=inside, other=0)
-    score = tl.load(log_probs + request * (WIDTH * TOPK) + place, mask=inside, other=float("-inf"))
+    guess = tl.load(guesses + request * (width * TOPK) + place, mask=inside, other=0)
+    score = tl.load(log_probs + request * (width * TOPK) + place, mask=inside, other=float("-inf"))
     node = tl.zeros((BLOCK,), tl.int32) - 1
     line = tl.zeros((BLOCK,), tl.int64)
     if before_scores is not None:
-        row = request * WIDTH + parent
+        row = request * width + parent
         score += tl.load(before_scores + row, mask=inside, other=0.0)
         node = tl.load(before_nodes + row, mask=inside, other=-1)
         line = tl.load(before_ancestors + row, mask=inside, other=0)
@@ -182,7 +182,7 @@ def tree_level_kernel(
             bits = tl.sum(tl.where(is_chosen, line, 0), axis=0)
             one = tl.full((), 1, tl.int64)
             tl.store(next_ancestors + row, bits | (one << slot))
-            carried = (request * WIDTH + chosen // TOPK).to(tl.int32)
+            carried = (request * width + chosen // TOPK).to(tl.int32)
             if rows is not None:
                 carried = tl.load(rows + carried).to(tl.int32)
             tl.store(next_rows + row, carried)

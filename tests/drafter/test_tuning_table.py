@@ -44,15 +44,6 @@ def test_the_shipped_table_keeps_its_rows_when_it_is_written_again(tmp_path: Pat
     assert shipped_table().read_text(encoding="utf-8").startswith(header)
 
 
-def test_the_launcher_reads_the_keys_that_are_written(tmp_path: Path) -> None:
-    """Its own reader asks for these names and takes whole numbers."""
-    from drafter.kernels import launch_plan  # noqa: PLC0415 - its constants are private
-
-    assert set(launch_plan._FIELDS) == set(TileRow.__dataclass_fields__) - {"how", "record"}
-    assert shipped_table().name == launch_plan._FILE
-    assert tmp_path.exists()
-
-
 def test_new_rows_replace_old_ones_of_their_key_and_others_stay() -> None:
     better = replace(ROW, block_n=8)
     rows = merged([ROW, *OTHERS], [better])

@@ -1,7 +1,8 @@
 """Builds every kernel variant for one target without a GPU and prints what the machine code needs.
 
-A program of its own: `python compile_gate.py SM [CONFIGURATION ...]` prints one JSON line per variant. The launch functions
-run on tensors without data, as they would on that target; each launch is built instead of made.
+A program of its own: `python compile_gate.py SM` prints one JSON line per variant. The launch functions
+run on tensors without data, as they would on that target; each launch is built instead of made. Sizes
+of a model are run-time arguments of a kernel, so few variants serve every public shape at every load.
 """
 
 import json
@@ -11,8 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()  # nothing is taken from an earlier run
@@ -23,10 +27,11 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
+from drafter.engine.buckets import BATCH_BUCKETS
 from drafter.kernels.draft_shape import DraftShape
 from drafter.kernels.draft_steps import DraftSteps
 from drafter.kernels.launch_plan import planned_for
-from drafter.public_shapes import public_shape
+from drafter.public_shapes import public_shape, public_shapes
 from drafter.spec import DraftSpec
 from drafter.tensor_shapes import expected_shapes
 
@@ -38,30 +43,57 @@ POINTERS = {
     torch.int32: "*i32",
     torch.int64: "*i64",
 }
-CONFIGURATIONS: dict[str, tuple[str, torch.dtype, dict[str, Any], dict[str, Any]]] = {
-    # one request, its context in as many parts as there may be, norms in the products, launches that
-    # overlap where the target can
-    "chain": (
-        "llama-3.1-8b",
-        torch.bfloat16,
-        {"attention_bias": True},
+TOPKS = (1, 4, 8)
+ACCEPTED = (1, 4)
+ALIGNED = 16
+
+
+class Configuration(NamedTuple):
+    """A draft that is planned."""
+
+    public: str
+    counts: dict[str, Any]
+    dtype: torch.dtype = torch.bfloat16
+    switches: Mapping[str, Any] = MappingProxyType({})
+
+
+# what no public shape asks for
+SWITCHED = (
+    # biases; a context in as many parts as there may be
+    Configuration(
+        "Llama-3.1-8B",
         {"batch_size": 1, "most_accepted": 4, "num_splits": 128},
+        switches={"attention_bias": True},
     ),
-    # every row past eight tokens, a width that is no power of two
-    "batch": (
+    Configuration("Llama-3.1-8B", {"batch_size": 16}, switches={"attention_bias": True}),
+    # fp16, norms in launches of their own, norms of the captured states
+    Configuration(
         "gpt-oss",
+        {"batch_size": 8, "topk": 8, "is_fused": False},
         torch.float16,
         {"norm_before_fc": True},
-        {"batch_size": 8, "topk": 8, "num_draft_tokens": 32, "is_fused": False},
     ),
-    # eight tokens in fp32 sums, norms per head, a window
-    "tree": (
-        "qwen3-8b",
-        torch.bfloat16,
-        {"qk_norm": True, "sliding_window": 512, "norm_output": True},
-        {"batch_size": 2, "topk": 4, "num_draft_tokens": 16, "most_accepted": 4, "is_fused": False},
+    Configuration("gpt-oss", {"batch_size": 2}, torch.float16, {"fc_norm": True}),
+    # fp32, on both paths
+    Configuration("Llama-3.1-8B", {"batch_size": 1}, torch.float32),
+    Configuration("Llama-3.1-8B", {"batch_size": 16, "topk": 4}, torch.float32),
+    # norms per head, a window, the norm fed back
+    Configuration(
+        "Qwen3-8B",
+        {"batch_size": 2, "topk": 4, "most_accepted": 4, "is_fused": False},
+        switches={"qk_norm": True, "sliding_window": 512, "norm_output": True},
     ),
-}
+)
+
+
+def configurations() -> Iterator[Configuration]:
+    """Public shapes with grouped heads at every bucket of batches, as chains and trees; switches."""
+    for name in public_shapes():
+        if public_shape(name).spec.latent is None:
+            for batch, topk, accepted in product(BATCH_BUCKETS, TOPKS, ACCEPTED):
+                counts = {"batch_size": batch, "topk": topk, "most_accepted": accepted}
+                yield Configuration(name, counts)
+    yield from SWITCHED
 
 
 class Launch(NamedTuple):
@@ -72,19 +104,28 @@ class Launch(NamedTuple):
     options: dict[str, Any]
 
 
-def main(sm: int, names: list[str]) -> None:
-    """Print one line per variant of the named configurations."""
-    built: set[str] = set()
-    for name in names or CONFIGURATIONS:
-        for launch in launches(name, sm):
-            source, key = as_source(launch)
-            if key not in built:
-                built.add(key)
-                line = {"configuration": name, **build(launch, source, sm)}
-                sys.stdout.write(json.dumps(line) + "\n")
+class Variant(NamedTuple):
+    """What Triton compiles a launch as: equal for launches that share machine code."""
+
+    kernel: str
+    signature: tuple[tuple[str, str], ...]
+    constants: tuple[tuple[int, Any], ...]
+    aligned: tuple[int, ...]
+    options: tuple[tuple[str, Any], ...]
 
 
-def launches(name: str, sm: int) -> list[Launch]:
+def main(sm: int) -> None:
+    """Print one line per variant."""
+    found: dict[Variant, tuple[Launch, str]] = {}
+    for configuration in configurations():
+        for launch in launches(configuration, sm):
+            found.setdefault(variant_of(launch), (launch, configuration.public))
+    for variant, (launch, public) in found.items():
+        line = {"first_asked_for_by": public, **build(launch, variant, sm)}
+        sys.stdout.write(json.dumps(line) + "\n")
+
+
+def launches(configuration: Configuration, sm: int) -> list[Launch]:
     """What a draft of a configuration launches on a target."""
     recorded: list[Launch] = []
 
@@ -92,56 +133,59 @@ def launches(name: str, sm: int) -> list[Launch]:
         del grid, warmup
         recorded.append(Launch(kernel, arguments, options))
 
-    public, dtype, switches, counts = CONFIGURATIONS[name]
-    spec: DraftSpec = replace(public_shape(public).spec, **switches)
+    dtype = configuration.dtype
+    spec: DraftSpec = replace(public_shape(configuration.public).spec, **configuration.switches)
     weights = {
         tensor: torch.empty(shape, dtype=dtype, device="meta")
         for tensor, shape in expected_shapes(spec).items()
     }
     weights["d2t"] = torch.empty(spec.draft_vocab_size, dtype=torch.int64, device="meta")
-    shape = DraftShape(num_steps=3, is_programmatic=sm >= 90 and name == "chain", **counts)
+    counts = {"num_splits": 16, **configuration.counts}
+    if counts.get("topk", 1) > 1:
+        counts["num_draft_tokens"] = 16
+    shape = DraftShape(num_steps=3, is_programmatic=sm >= 90, **counts)
     JITFunction.run = record
     with planned_for(sm):
         DraftSteps(spec, weights, shape, dtype=dtype, device="meta").run()
     return recorded
 
 
-def as_source(launch: Launch) -> tuple[ASTSource, str]:
-    """The kernel with the types of one launch, and what tells variants apart."""
-    signature, constants, hints = {}, {}, {}
+def variant_of(launch: Launch) -> Variant:
+    """How Triton tells this launch from others."""
+    signature, constants, aligned = [], [], []
     for index, (parameter, value) in enumerate(
         zip(launch.kernel.params, launch.arguments, strict=True)
     ):
-        is_fixed = type(value) is int and not parameter.do_not_specialize
-        if parameter.is_constexpr or value is None or (is_fixed and value == 1):
-            signature[parameter.name], constants[(index,)] = "constexpr", value
+        is_special = type(value) is int and not parameter.do_not_specialize
+        kind = "fp32" if isinstance(value, float) else "i32"
+        if parameter.is_constexpr or value is None or (is_special and value == 1):
+            kind = "constexpr"
+            constants.append((index, value))
         elif isinstance(value, torch.Tensor):
-            signature[parameter.name] = POINTERS[value.dtype]
-            hints[(index,)] = [["tt.divisibility", 16]]
-        else:
-            signature[parameter.name] = "fp32" if isinstance(value, float) else "i32"
-            if is_fixed and value % 16 == 0:
-                hints[(index,)] = [["tt.divisibility", 16]]
-    source = ASTSource(launch.kernel, signature, constants, hints)
-    named = {launch.kernel.params[index].name: value for (index,), value in constants.items()}
-    if "BLOCK_K" in named:  # products differ by tile, and by whether the last tile is a whole one
-        named["WIDTH"] %= named["BLOCK_K"]
-        for rows in ("NUM_ROWS", "NUM_IDS"):
-            named.pop(rows, None)
-        return source, repr((launch.kernel.__name__, signature, named, launch.options))
-    # the others by what is left out, and by the constants that choose a branch or unroll a loop
-    chosen = {
-        name: value
-        for name, value in named.items()
-        if value is None or name in {"PDL", "TOPK", "WINDOW", "BLOCK_M", "NORMED_RESIDUAL"}
-    }
-    return source, repr((launch.kernel.__name__, chosen))
+            kind = POINTERS[value.dtype]
+            aligned.append(index)
+        elif is_special and value % ALIGNED == 0:
+            aligned.append(index)
+        signature.append((parameter.name, kind))
+    return Variant(
+        launch.kernel.__name__,
+        tuple(signature),
+        tuple(constants),
+        tuple(aligned),
+        tuple(sorted(launch.options.items())),
+    )
 
 
-def build(launch: Launch, source: ASTSource, sm: int) -> dict[str, Any]:
+def build(launch: Launch, variant: Variant, sm: int) -> dict[str, Any]:
     """What the machine code of one variant needs."""
     # disassembling takes as long as compiling: one product shows that ptx says as much
-    is_looked_at = launch.kernel.__name__ == "gate_up_matvec_kernel"
+    is_looked_at = variant.kernel == "gate_up_matvec_kernel"
+    source = ASTSource(
+        launch.kernel,
+        dict(variant.signature),
+        {(index,): value for index, value in variant.constants},
+        {(index,): [["tt.divisibility", ALIGNED]] for index in variant.aligned},
+    )
     begun = time.perf_counter()
     compiled = triton.compile(source, target=GPUTarget("cuda", sm, 32), options=launch.options)
     compile_s = time.perf_counter() - begun
@@ -150,11 +194,9 @@ def build(launch: Launch, source: ASTSource, sm: int) -> dict[str, Any]:
         usage = output_of("cuobjdump", "--dump-resource-usage", file.name)
         code = output_of("nvdisasm", "-c", file.name) if is_looked_at else None
     found = dict(re.findall(r"\b(REG|STACK|LOCAL):(\d+)", usage))
-    constants = {
-        launch.kernel.params[index].name: value for (index,), value in source.constants.items()
-    }
+    constants = {launch.kernel.params[index].name: value for index, value in variant.constants}
     return {
-        "kernel": launch.kernel.__name__,
+        "kernel": variant.kernel,
         "sm": sm,
         "triton": triton.__version__,
         "seconds": [round(compile_s, 2), round(time.perf_counter() - begun - compile_s, 2)],
@@ -184,4 +226,4 @@ def output_of(tool: str, *arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2:])
+    main(int(sys.argv[1]))

@@ -187,7 +187,7 @@ def test_every_launched_kernel_waits_for_the_launch_before(
 ) -> None:
     if kernel.name.endswith("_kernel"):
         text = ast.unparse(kernel)
-        hands_on = "BLOCK_K, VECTOR, PDL)" in text or "BLOCK_T, PDL)" in text
+        hands_on = "IS_WHOLE, PDL)" in text
         assert "gdc_wait()" in text or hands_on, f"{module}.{kernel.name}"
         assert "gdc_launch_dependents()" in text, f"{module}.{kernel.name}"
 

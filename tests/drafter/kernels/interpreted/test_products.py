@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from drafter.kernels.gate_up import gate_up
+from drafter.kernels.input_product import input_product
 from drafter.kernels.launch_plan import Tiles
 from drafter.kernels.linear import linear
 
@@ -111,3 +112,46 @@ def test_the_norm_before_the_mlp_can_be_part_of_it(
     y = normed(x.double(), gain.double(), 1e-5)
     left = y @ gate.double().T
     check_close(out, left / (1 + torch.exp(-left)) * (y @ up.double().T), torch.float32)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("is_normed", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "tiles"), [(None, None), ([5, 0, 3], (2, 32)), ([1, 1, 4], (64, 512))]
+)
+def test_the_norms_of_both_halves_can_be_part_of_the_first_product(
+    guard: Any,
+    normal: Any,
+    check_close: Callable[..., None],
+    dtype: torch.dtype,
+    is_normed: bool,
+    rows: list[int] | None,
+    tiles: tuple[int, int] | None,
+) -> None:
+    width, num_rows, tokens = 63, 21, torch.tensor([4, 0, 8])
+    table, hidden = normal(9, width, dtype=dtype), normal(6 if rows else 3, width, scale=30.0)
+    first, second = normal(width, dtype=dtype), normal(width, dtype=dtype)
+    weight, bias = normal(num_rows, 2 * width, dtype=dtype), normal(num_rows, dtype=dtype)
+    out, residual = guard.space(3, num_rows), guard.space(3, width)
+    cut = tiles and Tiles(block_n=tiles[0], block_k=tiles[1], num_warps=4, num_stages=1)
+    input_product(
+        tokens,
+        guard.given(table),
+        guard.given(hidden),
+        guard.given(first),
+        guard.given(second),
+        guard.given(weight),
+        out,
+        residual,
+        eps=1e-5,
+        normed_residual=is_normed,
+        hidden_rows=None if rows is None else torch.tensor(rows, dtype=torch.int32),
+        bias=guard.given(bias),
+        tiles=cut,
+    )
+    taken = hidden.double()[rows if rows is not None else slice(None)]
+    states = normed(taken, second.double(), 1e-5)
+    embedded = normed(table.double()[tokens], first.double(), 1e-5)
+    truth = torch.cat([embedded, states], dim=-1) @ weight.double().T + bias.double()
+    check_close(out, truth, torch.float32)  # nothing but the sums is rounded
+    check_close(residual, states if is_normed else taken, torch.float32)
