@@ -197,7 +197,9 @@ def head_dot_kernel(
     )
 
 
-def head_tiles(num_tokens: int, weight: torch.Tensor) -> tuple[int, Tiles]:
+def head_tiles(
+    num_tokens: int, weight: torch.Tensor, tiles: Tiles | None = None
+) -> tuple[int, Tiles]:
     """Vocabulary rows of one tile of the head, and how its product is cut.
 
     Parameters
@@ -206,6 +208,8 @@ def head_tiles(num_tokens: int, weight: torch.Tensor) -> tuple[int, Tiles]:
         Tokens whose logits are wanted, [tokens].
     weight : torch.Tensor, shape (Vd, H)
         The head.
+    tiles : Tiles, optional
+        How to cut; by default the shipped table decides.
 
     Returns
     -------
@@ -223,7 +227,7 @@ def head_tiles(num_tokens: int, weight: torch.Tensor) -> tuple[int, Tiles]:
     >>> head_tiles(1, torch.empty(32000, 4096, dtype=torch.bfloat16, device="meta"))[0]
     64
     """
-    cut = tiles_for(device_sm(weight.device), num_tokens, *weight.shape)
+    cut = tiles or tiles_for(device_sm(weight.device), num_tokens, *weight.shape)
     least = MATVEC_TILE if num_tokens <= MATVEC_TOKENS else cut.block_n
     return max(least, cut.block_n), cut
 
@@ -239,6 +243,7 @@ def head(
     norm: torch.Tensor | None = None,
     eps: float = 0.0,
     logits: torch.Tensor | None = None,
+    tiles: Tiles | None = None,
     programmatic: bool = False,
 ) -> None:
     r"""Write of every tile of the vocabulary its maximum, its sum of exponentials and its best ids.
@@ -263,6 +268,8 @@ def head(
         Of that norm, [-].
     logits : torch.Tensor, optional, shape (T, Vd)
         fp32; where given, the logits are written too.
+    tiles : Tiles, optional
+        How to cut; by default the shipped table decides.
     programmatic : bool
         Ask for programmatic dependent launch.
 
@@ -286,7 +293,7 @@ def head(
     num_ids, width = weight.shape
     num_tokens = inputs.shape[0] if input_index is None else input_index.shape[0]
     topk = tile_keys.shape[-1]
-    tile, cut = head_tiles(num_tokens, weight)
+    tile, cut = head_tiles(num_tokens, weight, tiles)
     num_tiles = triton.cdiv(num_ids, tile)
     is_matvec = num_tokens <= MATVEC_TOKENS
     check_range("topk", topk, 1, min(MOST_TOPK, num_ids))
