@@ -162,12 +162,11 @@ def _followed(
     place: torch.device,
 ) -> list[_Row]:
     """Every node of the draft, computed by the reference in one type where it is placed."""
-    model = DraftModel(
-        case.spec, {name: value.to(place) for name, value in weights.items()}, dtype=dtype
-    )
+    owned = {name: value.to(place) for name, value in weights.items()}
     placed = tuple(_Round(*(part.to(place) for part in each)) for each in rounds)
     follow = _chain_rows if case.topk == 1 else _tree_rows
-    with place:  # the reference makes its masks and positions where it is told
+    with place:  # the reference makes angles, masks and positions where it is told
+        model = DraftModel(case.spec, owned, dtype=dtype)
         return [
             row
             for request in range(case.batch_size)

@@ -1,13 +1,17 @@
 """What is asked of kernels: the limit of the type, or what the type costs a checkpoint's own weights."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from drafter.check_cases import CheckResult, allowed_error, cases_of, check_cases
+from drafter import checks
+from drafter.check_cases import CheckCase, CheckResult, allowed_error, cases_of, check_cases
 from drafter.checks import reference_device
 from drafter.public_shapes import public_shape
+from drafter.random_weights import random_weights
+from drafter.reference import DraftModel
 from drafter.report.check_table import checks_text
 
 
@@ -66,3 +70,47 @@ def test_a_type_that_is_too_coarse_for_the_weights_is_said() -> None:
     assert "--dtype" not in checks_text([result(torch_error=0.02)], "a GPU")
     assert "--dtype" not in checks_text([result(error=0.01)], "a GPU")
     assert "6.0e-02" in text
+
+
+META = torch.device("meta")
+
+
+@pytest.fixture
+def read_meta(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors without numbers answer where the reference reads one; they mix with no other device."""
+    for name, answer in (("__bool__", True), ("__int__", 3), ("__float__", 0.5)):
+        sound = getattr(torch.Tensor, name)
+        monkeypatch.setattr(
+            torch.Tensor,
+            name,
+            lambda self, answer=answer, sound=sound: answer if self.is_meta else sound(self),
+        )
+    monkeypatch.setattr(DraftModel, "_check", lambda *_: None)
+
+
+@pytest.mark.usefixtures("read_meta")
+@pytest.mark.parametrize("case", check_cases(), ids=lambda case: f"{case.name}, {case.dtype}")
+def test_the_whole_reference_computes_where_it_is_placed(case: CheckCase) -> None:
+    """A mask or an angle left on the CPU would end a check on a GPU."""
+    dtype: torch.dtype = getattr(torch, case.dtype)
+    weights = {
+        name: weight.to(META, dtype if weight.is_floating_point() else None)
+        for name, weight in random_weights(case.spec, seed=0, dtype=torch.float32).items()
+    }
+    rows = case.batch_size * case.topk
+
+    def space(*shape: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device=META)
+
+    front = SimpleNamespace(carry_rows=space(rows), positions=space(rows), tokens=space(rows))
+    steps = SimpleNamespace(
+        logits=space(case.num_steps, rows, case.spec.draft_vocab_size, dtype=torch.float32),
+        chain=SimpleNamespace(drafted=space(case.batch_size, case.num_steps)),
+        candidates=SimpleNamespace(tokens=torch.zeros(case.batch_size, 99, dtype=torch.int64)),
+        frontiers=[front] * (case.num_steps - 1),
+    )
+    rounds = checks._rounds(case, dtype)
+    for each in (torch.float64, dtype):
+        found = checks._followed(case, steps, weights, rounds, dtype=each, place=META)  # type: ignore[arg-type]
+        assert found
+        assert all(row.truth.is_meta and row.out.is_meta for row in found)
