@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -11,6 +12,7 @@ from drafter.engine.draft_engine import PROGRAMMATIC_FROM_SM
 from drafter.engine.shared_state import SharedState
 from drafter.model_to_run import ModelToRun
 from drafter.spec import DraftSpec
+from drafter.step_work import step_work
 from drafter.timing.draft_works import (
     FLUSH,
     HOT_STEPS,
@@ -38,6 +40,7 @@ from drafter.timing.refusals import (
 )
 from drafter.timing.samples import Difference, Samples, difference, step_difference
 from drafter.timing.stopwatch import Stopwatch, Timed, Work, timed
+from drafter.timing.time_limit import TimeLimit
 from specmodel.measurement import (
     Clocks,
     DraftRecord,
@@ -60,7 +63,6 @@ _READS: Final = 4
 class _Findings:
     """What was measured so far."""
 
-    begun: int = 0
     steps: list[StepTiming] = field(default_factory=list)
     extends: list[ExtendTiming] = field(default_factory=list)
     drafts: list[DraftTiming] = field(default_factory=list)
@@ -102,7 +104,8 @@ def measured_record(
     dtype : torch.dtype
         Storage type.
     until_s : float, optional
-        Host clock of the stopwatch from which no further load is begun, but the first is, [s].
+        Moment of the stopwatch's host clock from which no further load is begun, nor before it one that
+        is not likely to end by then; the first is begun in any case, [s].
     tell : callable
         Is told what goes on, a line at a time.
 
@@ -154,9 +157,7 @@ def measured_record(
         is_programmatic = stopwatch.described().sm >= PROGRAMMATIC_FROM_SM
         return WorkSource(state, flush, grid, _multiprocessors(device), is_programmatic)
 
-    def is_late() -> bool:
-        return until_s is not None and findings.begun > 0 and stopwatch.host_s() >= until_s
-
+    limit = TimeLimit(until_s, stopwatch.host_s)
     for batch_size in sorted(grid.batch_sizes):
         contexts = fitting_contexts(
             model.spec,
@@ -170,13 +171,24 @@ def measured_record(
         loads = [load for load in grid.loads(batch_size) if load.context_tokens in contexts]
         source = None
         for load in loads:
-            if is_late():
+            step_bytes = _step_bytes(model.spec, load, dtype)
+            if not limit.allows(load, step_bytes):
                 findings.say(f"{load}: left out for time")
                 continue
             if source is None:
                 source = source_of(batch_size, max(contexts))
             tell(str(load))
-            _measure_load(source, load, stopwatch, bandwidth, findings, is_late=is_late)
+            measure = partial(
+                _measure_load,
+                source,
+                load,
+                stopwatch,
+                bandwidth,
+                findings,
+                may_repeat=partial(limit.allows, load, step_bytes),
+            )
+            limit.timed(load, step_bytes, measure)
+            del measure
         del source
     if not findings.steps or not findings.extends:
         why = findings.refused[-1] if findings.refused else "no load fits in memory"
@@ -212,6 +224,17 @@ def _read_bandwidth(
     return (_READS - 1) * buffer.num_bytes / more.time_s
 
 
+def _step_bytes(spec: DraftSpec, load: StepLoad, dtype: torch.dtype) -> int:
+    """What a step of a load reads, [B]."""
+    work = step_work(
+        spec,
+        context_tokens=load.context_tokens,
+        batch_size=load.batch_size,
+        value_bytes=dtype.itemsize,
+    )
+    return work.step_bytes
+
+
 def _measure_load(
     source: WorkSource,
     load: StepLoad,
@@ -219,16 +242,15 @@ def _measure_load(
     bandwidth_bytes_per_s: float,
     findings: _Findings,
     *,
-    is_late: Callable[[], bool],
+    may_repeat: Callable[[], bool],
 ) -> None:
     """Rows of one load, or a note on why there are none."""
-    findings.begun += 1
     for attempt in range(_ATTEMPTS):
         try:
             step, draft, found, no_baseline = _steps(source, load, stopwatch, bandwidth_bytes_per_s)
             extends = _extends(source, load, stopwatch) if load.topk == source.grid.topks[0] else []
         except MeasurementRefusedError as error:
-            if attempt + 1 == _ATTEMPTS or is_late():
+            if attempt + 1 == _ATTEMPTS or not may_repeat():
                 findings.refused.append(str(error))
                 findings.say(str(error))
                 return
