@@ -16,7 +16,8 @@ from drafter.timing.refusals import LEAST_FLUSHES, MeasurementRefusedError, chec
 from drafter.timing.samples import Difference, Samples, relative_difference
 from drafter.timing.stopwatch import SamplePlan, Stopwatch, Work, timed
 from drafter.torch_extra import torch
-from drafter.tuned_launches import Launches, launches_of
+from drafter.tuned_launches.kinds import launches_of
+from drafter.tuned_launches.launches import Launches
 from drafter.tuned_products import Product
 from drafter.tuning_table import TileRow
 from specmodel.units import GIGA, KIBI

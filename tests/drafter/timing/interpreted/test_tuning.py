@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from drafter import tuned_launches
 from drafter.kernels import draft_steps, layer_pass
 from drafter.kernels.draft_shape import DraftShape
 from drafter.kernels.draft_steps import DraftSteps
@@ -18,7 +17,9 @@ from drafter.reference.example import example_spec
 from drafter.spec import DraftSpec
 from drafter.timing.dry_stopwatch import DryStopwatch
 from drafter.timing.refusals import MeasurementRefusedError
-from drafter.tuned_launches import Launches, launches_of
+from drafter.tuned_launches import gate_up_launches, head_launches, linear_launches
+from drafter.tuned_launches.kinds import launches_of
+from drafter.tuned_launches.launches import Launches
 from drafter.tuned_products import Product, products
 from drafter.tuning import best_tiles
 
@@ -35,7 +36,8 @@ EVERY = [
     Product("head", 75, 48, feeds_normed=True),
     Product("fc", 33, 72, has_bias=True),
 ]
-FUNCTIONS = ("linear", "gate_up", "head")
+MODULES = {"linear": linear_launches, "gate_up": gate_up_launches, "head": head_launches}
+"""Where the sweep launches each function from."""
 
 
 @pytest.fixture(autouse=True)
@@ -98,21 +100,21 @@ def test_tiles_whose_result_is_wrong_are_refused(
 ) -> None:
     """One element among all is enough, for every product."""
     function = {"gate and up": "gate_up", "head": "head"}.get(product.name, "linear")
-    sound = getattr(tuned_launches, function)
+    sound = getattr(MODULES[function], function)
 
     def wrong_unless_32(*arguments: Any, tiles: Tiles, **options: Any) -> None:  # noqa: ANN401
         sound(*arguments, tiles=tiles, **options)
         if tiles.block_n != 32:
             damage(*arguments)
 
-    monkeypatch.setattr(tuned_launches, function, wrong_unless_32)
+    monkeypatch.setattr(MODULES[function], function, wrong_unless_32)
     found = best_tiles([product], tokens, DryStopwatch(), device=CPU, tries=TRIES)
     assert found.tiles.block_n == 32
     assert found.default_s == float("inf")  # the rule's own 64 rows were wrong too
 
 
 def test_a_row_without_right_tiles_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuned_launches, "linear", lambda *_, **__: None)
+    monkeypatch.setattr(linear_launches, "linear", lambda *_, **__: None)
     with pytest.raises(MeasurementRefusedError, match="no tiles give what fp64 gives"):
         best_tiles([EVERY[4]], 2, DryStopwatch(), device=CPU, tries=TRIES[:1])
 
@@ -125,7 +127,7 @@ def test_tiles_of_a_row_have_to_be_right_for_every_product_of_it(
         if tiles.block_n == 16:
             wrong_maximum(*arguments)
 
-    monkeypatch.setattr(tuned_launches, "head", wrong_for_16)
+    monkeypatch.setattr(head_launches, "head", wrong_for_16)
     row = [Product("gate and up", 70, 48), HEAD]
     found = best_tiles(row, 2, DryStopwatch(), device=CPU, tries=TRIES)
     assert found.tiles.block_n != 16
@@ -173,8 +175,8 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
 
         return run
 
-    for module in (layer_pass, draft_steps, tuned_launches):
-        for name in FUNCTIONS:
+    for module in (layer_pass, draft_steps, *MODULES.values()):
+        for name in MODULES:
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, record(name, getattr(module, name)))
     return seen
