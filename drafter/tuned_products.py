@@ -5,6 +5,7 @@ from typing import NamedTuple, final
 
 from drafter.kernels.launch_plan import power_of_two
 from drafter.spec import DraftSpec
+from specmodel.errors import ParameterError
 
 
 @final
@@ -65,12 +66,20 @@ def products(spec: DraftSpec) -> tuple[Product, ...]:
     tuple of Product
         In the order of a step; the fusion last.
 
+    Raises
+    ------
+    ParameterError
+        If the heads are latent, whose products are others.
+
     Examples
     --------
     >>> from drafter.public_shapes import public_shape
     >>> [each.name for each in products(public_shape("Llama-3.1-8B").spec)]
     ['qkv', 'out', 'gate and up', 'down', 'head', 'fc']
     """
+    if spec.latent is not None:
+        hint = "tiles of latent heads are those of the rule"
+        raise ParameterError("attention", "latent", "grouped heads to be tuned", hint)
     hidden, biased = spec.hidden_size, spec.attention_bias
     heads = spec.num_heads * spec.head_dim
     found = [

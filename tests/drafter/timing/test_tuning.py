@@ -10,6 +10,7 @@ from drafter.public_shapes import public_shape
 from drafter.timing.refusals import MeasurementRefusedError
 from drafter.tuned_products import Product, by_row, products
 from drafter.tuning import Found, best_tiles, candidates, shared_candidates, tuned_rows
+from specmodel.errors import ParameterError
 
 PRODUCT = Product("down", 64, 96)
 TRIES = [Tiles(block_n=n, block_k=64, num_warps=4, num_stages=1) for n in (2, 8, 16)]
@@ -98,6 +99,11 @@ def test_every_product_of_a_step_is_swept_in_its_row_of_the_table() -> None:
     }
     rows = [[each.name for each in row] for row in by_row(products(spec))]
     assert rows == [["qkv"], ["out"], ["gate and up", "head"], ["down"], ["fc"]]
+
+
+def test_products_of_latent_heads_are_refused() -> None:
+    with pytest.raises(ParameterError, match="grouped heads to be tuned, got latent"):
+        products(public_shape("Kimi-K2.5-MLA").spec)
 
 
 def test_tiles_of_a_row_fit_each_of_its_products() -> None:

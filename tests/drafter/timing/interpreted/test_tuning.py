@@ -57,6 +57,12 @@ def test_what_is_timed_gives_the_product(product: Product, tokens: int) -> None:
         assert made.error(tiles) <= 0.5
 
 
+def test_a_tile_of_the_head_may_be_made_in_parts() -> None:
+    """Less rows at a time than a tile has: a maximum over parts."""
+    parts = Tiles(block_n=4, block_k=64, num_warps=2, num_stages=1)
+    assert launches(HEAD, 2).error(parts) <= 0.5
+
+
 def one_element(*arguments: Any) -> None:  # noqa: ANN401
     arguments[-1][0, 7] += 0.5
 
