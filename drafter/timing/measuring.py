@@ -13,17 +13,16 @@ from drafter.engine.shared_state import SharedState
 from drafter.model_to_run import ModelToRun
 from drafter.spec import DraftSpec
 from drafter.step_work import step_work
+from drafter.timing.baseline_step import baseline_step
 from drafter.timing.draft_works import (
     FLUSH,
     HOT_STEPS,
     MADE_UP_BYTES_PER_S,
     WorkSource,
-    baseline_name,
     draft_name,
     extend_name,
     extend_works,
     fill_cache,
-    has_baseline,
     load_works,
 )
 from drafter.timing.grid import StepLoad, TimingGrid, fitting_contexts
@@ -256,9 +255,7 @@ def _measure_load(
                 return
             continue
         if no_baseline:
-            findings.say(f"{load}: no baseline, torch has no kernel of attention: {no_baseline}")
-        elif step.baseline_s is None and has_baseline(source.state.spec, load):
-            findings.say(f"{load}: no baseline, noise is larger than its step")
+            findings.say(f"{load}: no baseline, {no_baseline}")
         findings.steps.append(step)
         findings.drafts.append(draft)
         findings.extends.extend(extends)
@@ -279,7 +276,7 @@ def _trace_kernels(
 def _steps(
     source: WorkSource, load: StepLoad, stopwatch: Stopwatch, bandwidth_bytes_per_s: float
 ) -> tuple[StepTiming, DraftTiming, Timed, str]:
-    """Step and whole draft of a load, and why torch has no baseline for it, where it has none."""
+    """Step and whole draft of a load, and why it has no baseline where it might have one."""
     grid, what = source.grid, str(load)
     made = load_works(source, load)
     found = timed(what, made.works, stopwatch, grid.plan)
@@ -295,15 +292,8 @@ def _steps(
     check_spread(what, whole.spread)
     _check_scatter(what, (flush, samples[name], *by_depth.values()))
     selection = None if load.topk == 1 else _claimed(difference(samples[name], samples[deepest]))
-    ends = {
-        depth: samples[baseline_name(depth)]
-        for depth in grid.depths
-        if baseline_name(depth) in samples
-    }
+    baseline = baseline_step(samples, grid.depths)
     nodes = found.nodes[name]
-    baseline = step_difference(ends) if ends else None
-    if baseline is not None and not baseline.time_s > 0:
-        baseline = None
     timing = StepTiming(
         batch_size=load.batch_size,
         context_tokens=load.context_tokens,
@@ -312,8 +302,8 @@ def _steps(
         floor_s=source.work_of(load).step_bytes / bandwidth_bytes_per_s,
         hot_time_s=samples["hot steps"].median_s / HOT_STEPS,
         cold_time_s=_claimed(difference(samples["cold step"], flush)),
-        baseline_s=None if baseline is None else baseline.time_s,
-        baseline_spread=None if baseline is None else baseline.spread,
+        baseline_s=None if baseline.step is None else baseline.step.time_s,
+        baseline_spread=None if baseline.step is None else baseline.step.spread,
         spread=step.spread,
         num_samples=step.num_samples,
     )
@@ -326,11 +316,12 @@ def _steps(
         graph_s=whole.time_s,
         graph_nodes=None if nodes is None else nodes - 1,  # without the flush
         selection_s=selection,
-        baseline_s=_claimed(difference(ends[grid.num_steps], flush)) if ends else None,
+        baseline_s=None if baseline.whole is None else baseline.whole.time_s,
         spread=whole.spread,
         num_samples=whole.num_samples,
     )
-    return timing, draft, found, made.no_baseline
+    no_kernel = made.no_baseline and f"torch has no kernel of attention: {made.no_baseline}"
+    return timing, draft, found, no_kernel or baseline.why_none
 
 
 def _extends(source: WorkSource, load: StepLoad, stopwatch: Stopwatch) -> list[ExtendTiming]:

@@ -112,10 +112,9 @@ def test_on_a_gpu_the_first_model_is_checked_and_all_share_the_time(tmp_path: Pa
     assert done.returncode == 0, done.stderr
     assert asked[:3] == ["drafter check", "drafter check one", "drafter floor"]
     limits = [int(line.partition("--most-s ")[2].split()[0]) for line in asked[3:]]
-    # pretended times take no time, so each model is offered its part of 720 less 60 s
-    assert limits[0] == pytest.approx(396, abs=10)
-    assert limits[1] == pytest.approx(330, abs=20)
-    assert limits[2] == pytest.approx(660, abs=30)
+    # pretended times take no time, so each model is offered its part of 720 less 60 s less a little
+    for limit, part in zip(limits, (396, 330, 660), strict=True):
+        assert part - 60 < limit <= part
     assert asked[3].startswith("drafter time one --grid quick")
     assert "--batch-size 1 --batch-size 8 --context-tokens 2048 --topk 1" in asked[4]
 

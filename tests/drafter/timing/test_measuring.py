@@ -270,6 +270,30 @@ def test_a_baseline_that_is_lost_in_noise_is_said(measure: Measure) -> None:
     )
 
 
+def test_a_restless_baseline_is_left_out_and_the_draft_beside_it_stays(measure: Measure) -> None:
+    def scattered(work: Any, number: int) -> float:  # noqa: ANN401
+        off = 0.2 * (number % 3 - 1) if work.name == "baseline of 1" else 0.0
+        return TIMES[work.name] * (1.0 + off)
+
+    record = measure(time_s=scattered)
+    assert len(record.steps) == 8
+    assert {row.baseline_s for row in record.steps} == {None}
+    assert {row.baseline_s for row in record.drafts} == {None}
+    said = "batch 1, context 16, topk 1: no baseline, samples of one work scatter by "
+    assert record.notes[0].startswith(said)
+
+
+def test_a_baseline_that_does_not_repeat_is_left_out(measure: Measure) -> None:
+    def drifting(work: Any, number: int) -> float:  # noqa: ANN401
+        # every run of three samples on its own; what is prepared is sampled once for the warm-up
+        late = work.name == "baseline of 5" and number > 0 and ((number - 1) // 3) % 2 == 1
+        return TIMES[work.name] * (1.04 if late else 1.0)
+
+    record = measure(time_s=drifting)
+    assert {row.baseline_s for row in record.steps} == {None}
+    assert "no baseline, two identical runs differ by " in record.notes[0]
+
+
 def test_the_spread_of_the_baseline_is_that_of_its_own_slope(measure: Measure) -> None:
     def slower(work: Any, number: int) -> float:  # noqa: ANN401
         # in every second run of three samples a further step takes 1 % more
