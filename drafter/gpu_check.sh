@@ -1,13 +1,27 @@
 #!/usr/bin/env bash
-# Everything that only a GPU can show, in at most twelve minutes: kernels against fp64, graphs against
-# launches in turn, floors, and the times of a draft step beside floor and baseline, as records.
+# Everything that only a GPU can show, in at most twelve minutes: kernels against fp64, of small models and
+# of a real one, graphs against launches in turn, floors, the times of a draft step beside floor and torch,
+# as records, and a verdict on each.
 #
 #   drafter/gpu_check.sh [--dry] [-o FOLDER] [CHECKPOINT|SHAPE ...]
 #
-# The first model is timed over the quick grid, the others at batches 1 and 8 while there is time. --dry
-# goes the same way on a CPU in Triton's interpreter; its record says that it is dry. PYTHON names the
-# interpreter, by default python3; it needs specmodel with its extra `drafter`, torch 2.11 and
-# triton 3.6 or newer.
+# The first model is checked, and timed over the quick grid; the others are timed at batches 1 and 8 while
+# there is time. --dry goes the same way on a CPU in Triton's interpreter; its record says that it is dry.
+# PYTHON names the interpreter, by default python3; it needs specmodel with its extra `drafter`, torch 2.11
+# and triton 3.6 or newer. MOST_S is the time for all of it, 720 s by default. A bar of latency that is
+# missed is said and leaves the exit code at 0. A check that fails ends the script; a model that cannot be
+# timed is left out, and the exit code is 1.
+#
+# Where 720 s go. Nobody has run this on a GPU yet, so the parts that compile are estimates, at 0.1 to 2 s a
+# kernel:
+#   checks of small models    60 - 180 s   some 300 kernels, the half of them with overlapping launches
+#   check of the first model  40 - 100 s   some 80 kernels; 8 GB of fp64 weights stay on the GPU, where each
+#                                          of seven passes over them takes milliseconds (a CPU: a second)
+#   imports and floors             15 s
+#   left for times           425 - 605 s   less 60 s kept back: three fifths to the first model, the rest in
+#                                          equal parts. No load is begun that is not likely to end in its
+#                                          part; the 60 s are for one that takes longer, and for the trace
+# Without an entry in Triton's cache everything is compiled; a second run has about three minutes more.
 set -euo pipefail
 
 python=${PYTHON:-python3}
@@ -15,9 +29,11 @@ folder=gpu_check
 dry=
 models=()
 most_s=${MOST_S:-720}
-spare_s=180 # what the last model may take
+spare_s=60 # for a load that takes longer than was expected, and for the trace
+least_s=45 # what a model needs to be compiled and timed at one load
 
 usage() { sed -n 's/^#   //p' "$0" | head -1; }
+left() { echo $((most_s - spare_s - SECONDS)); }
 
 while (($#)); do
   case $1 in
@@ -66,6 +82,11 @@ PYTHON
 title "kernels against the reference; graphs and overlapping launches against launches in turn"
 specmodel drafter check
 
+if [[ -z $dry ]]; then
+  title "the same of ${models[0]}"
+  specmodel drafter check "${models[0]}"
+fi
+
 title "floors"
 specmodel drafter floor
 
@@ -90,20 +111,48 @@ PYTHON
   exit 0
 fi
 
-first=1
-for model in "${models[@]}"; do
+records=()
+failed=0
+count=${#models[@]}
+for ((number = 0; number < count; number++)); do
+  model=${models[number]}
   name=$(basename "$model" | tr -c 'A-Za-z0-9.\n-' '_')
-  if [[ -n $first ]]; then
+  if ((number == 0)); then
     grid=(--grid quick)
-    first=
-  elif ((SECONDS > most_s - spare_s)); then
-    echo "left out for time: $model"
-    continue
+    part=$(($(left) * (count > 1 ? 3 : 5) / 5))
+    part=$((part > least_s ? part : least_s)) # one load of it in any case
   else
     grid=(--batch-size 1 --batch-size 8 --context-tokens 2048 --topk 1)
+    part=$(($(left) / (count - number)))
+    if ((part < least_s)); then
+      echo "left out for time: $model"
+      continue
+    fi
   fi
-  title "$model"
-  specmodel drafter time "$model" "${grid[@]}" -o "$folder/$name.json"
+  title "$model, for $part s"
+  if specmodel drafter time "$model" "${grid[@]}" --most-s "$part" -o "$folder/$name.json"; then
+    records+=("$folder/$name.json")
+  else
+    failed=1
+  fi
 done
 
+if ((${#records[@]} == 0)); then
+  echo "nothing could be timed" >&2
+  exit 1
+fi
+title "verdicts; a bar that is missed does not change the exit code"
+"$python" - "${records[@]}" <<'PYTHON'
+import sys
+
+from drafter.report.record_table import verdicts
+from specmodel.measurement import load_record
+
+for path in sys.argv[1:]:
+    record = load_record(path)
+    for verdict in verdicts(record):
+        print(f"{record.draft_model} on {record.device}: {verdict}")
+PYTHON
+
 title "done: records in $folder"
+exit "$failed"

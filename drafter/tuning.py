@@ -1,10 +1,10 @@
 """A sweep of tiles for the products of a draft model, each timed with cold weights."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product as product_of
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple
 
-from drafter.kernels.gate_up import gate_up
+from drafter.engine.draft_engine import PROGRAMMATIC_FROM_SM
 from drafter.kernels.launch_plan import (
     MATVEC_TOKENS,
     Tiles,
@@ -12,11 +12,13 @@ from drafter.kernels.launch_plan import (
     dot_tokens,
     power_of_two,
 )
-from drafter.kernels.linear import linear
-from drafter.spec import DraftSpec
 from drafter.timing.refusals import LEAST_FLUSHES, MeasurementRefusedError, check_spread
+from drafter.timing.samples import Difference, Samples, relative_difference
 from drafter.timing.stopwatch import SamplePlan, Stopwatch, Work, timed
 from drafter.torch_extra import torch
+from drafter.tuned_launches.kinds import launches_of
+from drafter.tuned_launches.launches import Launches
+from drafter.tuned_products import Product
 from drafter.tuning_table import TileRow
 from specmodel.units import GIGA, KIBI
 
@@ -32,48 +34,22 @@ MOST_COPIES: Final = 64
 _ELEMENTS_PER_THREAD: Final = (8, 64)
 _SHARED_BYTES: Final = {80: 163 * KIBI, 90: 227 * KIBI, 100: 227 * KIBI}
 _SHARED_BYTES_ELSEWHERE: Final = 99 * KIBI
-_LARGEST_ERROR: Final = 2e-2
 _PLAN: Final = SamplePlan(replays=10, samples=3, warm_up_s=0.05)
 
 
-@final
-class Product(NamedTuple):
-    """A product of a draft step.
-
-    Parameters
-    ----------
-    name : str
-        For what is said.
-    rows, width : int
-        Shape of the weights, [-].
-    is_gated : bool
-        Gate and up together: two matrices of that shape.
-
-    Examples
-    --------
-    >>> Product("down", 4096, 14336).rows
-    4096
-    """
-
-    name: str
-    rows: int
-    width: int
-    is_gated: bool = False
-
-
 class Found(NamedTuple):
-    """The best tiles of one product.
+    """The best tiles of the products that share a row of the table.
 
     Parameters
     ----------
-    product : Product
-        The product.
+    products : tuple of Product
+        The products, at least one.
     tokens : int
         Of the pass, [tokens].
     tiles : Tiles
         The best.
     time_s, default_s : float
-        With them, and with those of the rule, [s].
+        One launch of each with them, and with those of the rule, [s].
     spread : float
         Larger relative difference of two runs with either, [-].
 
@@ -83,54 +59,12 @@ class Found(NamedTuple):
     'spread'
     """
 
-    product: Product
+    products: tuple[Product, ...]
     tokens: int
     tiles: Tiles
     time_s: float
     default_s: float
     spread: float = 0.0
-
-
-def products(spec: DraftSpec) -> tuple[Product, ...]:
-    r"""Products of a step and an extend pass, each shape once.
-
-    .. math:: \{(N_H + 2 N_{KV}) D \times 2H, \dots, V_d \times H\}
-
-    Parameters
-    ----------
-    spec : DraftSpec
-        Grouped heads.
-
-    Returns
-    -------
-    tuple of Product
-
-    Notes
-    -----
-    The head keeps only maxima of its tiles; it is swept as the product that it is. Shapes that the table
-    does not tell apart, which are equal up to a power of two, are swept once: here `fc` goes with `down`.
-
-    Examples
-    --------
-    >>> from drafter.public_shapes import public_shape
-    >>> [each.name for each in products(public_shape("Llama-3.1-8B").spec)]
-    ['qkv', 'out', 'gate and up', 'down', 'head']
-    """
-    hidden = spec.hidden_size
-    found = [
-        Product("qkv", (spec.num_heads + 2 * spec.num_kv_heads) * spec.head_dim, 2 * hidden),
-        Product("out", hidden, spec.num_heads * spec.head_dim),
-        Product("gate and up", spec.mlp_width, hidden, is_gated=True),
-        Product("down", hidden, spec.mlp_width),
-        Product("head", spec.draft_vocab_size, hidden),
-    ]
-    if spec.use_aux_hidden_state:
-        width = spec.num_aux_states * spec.target_hidden_size
-        found.append(Product("fc", hidden, width))
-    first: dict[tuple[int, int], Product] = {}
-    for each in found:
-        first.setdefault((power_of_two(each.rows), power_of_two(each.width)), each)
-    return tuple(first.values())
 
 
 def candidates(sm: int, tokens: int, product: Product) -> Iterator[Tiles]:
@@ -180,60 +114,43 @@ def _matvec_tiles() -> Iterator[Tiles]:
 def _dot_tiles(sm: int, tokens: int, product: Product) -> Iterator[Tiles]:
     """Tiles of the tensor-core path whose stages fit into shared memory."""
     room = _SHARED_BYTES.get(sm, _SHARED_BYTES_ELSEWHERE)
-    streams = 2 if product.is_gated else 1
     for block_n, block_k, stages, warps in product_of(
         (16, 32, 64, 128), (64, 128, 256), (2, 3, 4), (4, 8)
     ):
-        if stages * 2 * block_k * (streams * block_n + dot_tokens(tokens)) <= room:
+        if stages * 2 * block_k * (product.num_matrices * block_n + dot_tokens(tokens)) <= room:
             yield Tiles(block_n=block_n, block_k=block_k, num_warps=warps, num_stages=stages)
 
 
-class _Operands:
-    """Copies of the weights of a product, rotated so that each is cold when it is read."""
+def shared_candidates(sm: int, tokens: int, row: Sequence[Product]) -> tuple[Tiles, ...]:
+    r"""Tiles that are worth a try for every product of a row of the table.
 
-    def __init__(
-        self, product: Product, tokens: int, dtype: torch.dtype, device: torch.device, cache: int
-    ) -> None:
-        streams = 2 if product.is_gated else 1
-        each_bytes = streams * product.rows * product.width * dtype.itemsize
-        copies = min(max(2, -(-LEAST_FLUSHES * cache // each_bytes)), MOST_COPIES)
-        shape = (copies, streams, product.rows, product.width)
-        scale = product.width**-0.5
-        self.weights = (torch.randn(shape, device=device, dtype=torch.float32) * scale).to(dtype)
-        self.inputs = torch.randn(tokens, product.width, device=device).to(dtype)
-        self.out = torch.empty(tokens, product.rows, device=device, dtype=dtype)
-        self.copies, self.is_gated = copies, product.is_gated
+    .. math:: \bigcap_p C_p
 
-    def launch(self, copy: int, tiles: Tiles) -> None:
-        """Compute with one copy."""
-        weights = self.weights[copy]
-        if self.is_gated:
-            gate_up(self.inputs, weights[0], weights[1], self.out, tiles=tiles)
-        else:
-            linear(self.inputs, weights[0], self.out, tiles=tiles)
+    Parameters
+    ----------
+    sm : int
+        Compute capability times ten, [-].
+    tokens : int
+        Of the pass, [tokens].
+    row : sequence of Product
+        At least one.
 
-    def error(self, tiles: Tiles) -> float:
-        """Relative error of the norm against torch, [-]."""
-        self.out.fill_(float("nan"))
-        self.launch(0, tiles)
-        parts = [self.inputs.float() @ each.float().T for each in self.weights[0]]
-        truth = parts[0]
-        if self.is_gated:
-            truth = torch.nn.functional.silu(parts[0]) * parts[1]
-        return float((self.out.float() - truth).norm() / truth.norm())
+    Returns
+    -------
+    tuple of Tiles
 
-    def rotation(self, tiles: Tiles) -> Callable[[], None]:
-        """Launches over all copies."""
-
-        def run() -> None:
-            for copy in range(self.copies):
-                self.launch(copy, tiles)
-
-        return run
+    Examples
+    --------
+    >>> both = (Product("gate and up", 17280, 2880), Product("head", 32000, 2880))
+    >>> shared_candidates(90, 64, both) == tuple(candidates(90, 64, both[0]))
+    True
+    """
+    first, *others = (list(candidates(sm, tokens, product)) for product in row)
+    return tuple(tiles for tiles in first if all(tiles in other for other in others))
 
 
 def best_tiles(
-    product: Product,
+    row: Sequence[Product],
     tokens: int,
     stopwatch: Stopwatch,
     *,
@@ -242,12 +159,12 @@ def best_tiles(
     tries: Sequence[Tiles] | None = None,
     checks: bool = True,
 ) -> Found:
-    """Tiles with which a product is fastest while its weights are cold.
+    """Tiles with which the products of a row are fastest together while their weights are cold.
 
     Parameters
     ----------
-    product : Product
-        The product.
+    row : sequence of Product
+        Products that read this row of the table, of one model; at least one.
     tokens : int
         Of the pass, [tokens].
     stopwatch : Stopwatch
@@ -257,7 +174,7 @@ def best_tiles(
     dtype : torch.dtype
         Storage type.
     tries : sequence of Tiles, optional
-        What is tried; `candidates` by default.
+        What is tried; `shared_candidates` by default.
     checks : bool
         Tiles whose result is wrong are left out; a stopwatch that runs nothing has none.
 
@@ -268,45 +185,125 @@ def best_tiles(
     Raises
     ------
     MeasurementRefusedError
-        If the device's cache is unknown, or the times do not repeat.
+        If the device's cache is unknown, the times do not repeat, or no tiles give every product.
 
     Notes
     -----
-    Copies of at least four times the cache are rotated inside one graph. What does not compile for the
-    device is passed over. drafter.md 13 and 20.
+    Each product is launched as a draft step does, with its prologue and epilogue, and checked against
+    fp64. Copies of at least four times the cache are rotated inside one graph. What does not compile for
+    the device is passed over. drafter.md 13 and 20.
 
     Examples
     --------
     >>> best_tiles.__name__
     'best_tiles'
     """
-    what = f"{product.name}, {tokens} tokens"
+    what = f"{' + '.join(each.name for each in row)}, {tokens} tokens"
     cache = stopwatch.cache_bytes
     if cache is None:
         raise MeasurementRefusedError(what, "the size of the device's cache is not known")
     sm = stopwatch.described().sm
-    operands = _Operands(product, tokens, dtype, device, cache)
-    rule = default_tiles(sm, tokens, product.rows, product.width)
-    chosen = list(candidates(sm, tokens, product)) if tries is None else tries
-    made_up_s = product.rows / GIGA
-    works = {}
-    for tiles in dict.fromkeys([rule, *chosen]):
-        if checks and not _is_right(operands, tiles):
-            continue
-        works[str(tiles)] = (tiles, Work(str(tiles), operands.rotation(tiles), made_up_s))
-    found = timed(what, [work for _, work in works.values()], stopwatch, _PLAN)
-    times = {name: samples.median_s / operands.copies for name, samples in found.samples.items()}
-    best = min(times, key=lambda name: times[name])
-    check_spread(what, found.samples[best].spread)
-    spread = max(found.samples[name].spread for name in {best, str(rule)} & set(times))
-    default_s = times.get(str(rule), float("inf"))
-    return Found(product, tokens, works[best][0], times[best], default_s, spread)
+    made = [
+        launches_of(
+            product,
+            tokens,
+            copies=num_copies(product, dtype, cache),
+            dtype=dtype,
+            device=device,
+            programmatic=sm >= PROGRAMMATIC_FROM_SM,
+        )
+        for product in row
+    ]
+    # the rule may cut products differently that share a row
+    rules = [default_tiles(sm, tokens, each.rows, each.width) for each in row]
+    chosen = shared_candidates(sm, tokens, row) if tries is None else tries
+    right = [
+        [
+            tiles
+            for tiles in dict.fromkeys([*rules, *chosen])
+            if not checks or _is_right(each, tiles)
+        ]
+        for each in made
+    ]
+    works = [
+        Work(_name(each.product, tiles), each.rotation(tiles), each.product.rows / GIGA)
+        for each, own in zip(made, right, strict=True)
+        for tiles in own
+    ]
+    shared = [tiles for tiles in right[0] if all(tiles in own for own in right[1:])]
+    if not shared:
+        raise MeasurementRefusedError(what, "no tiles give what fp64 gives")
+    samples = timed(what, works, stopwatch, _PLAN).samples
+    found = {tiles: _together(made, samples, [tiles] * len(row)) for tiles in shared}
+    best = min(found, key=lambda tiles: found[tiles].time_s)
+    check_spread(what, found[best].spread)
+    by_rule = None
+    if all(rule in own for rule, own in zip(rules, right, strict=True)):
+        by_rule = _together(made, samples, rules)
+    return Found(
+        tuple(row),
+        tokens,
+        best,
+        found[best].time_s,
+        float("inf") if by_rule is None else by_rule.time_s,
+        max(found[best].spread, 0.0 if by_rule is None else by_rule.spread),
+    )
 
 
-def _is_right(operands: _Operands, tiles: Tiles) -> bool:
+def num_copies(product: Product, dtype: torch.dtype, cache_bytes: int) -> int:
+    r"""Copies of a product's weights that are together at least four times the cache.
+
+    .. math:: \lceil 4 L / W \rceil
+
+    Parameters
+    ----------
+    product : Product
+        The product.
+    dtype : torch.dtype
+        Storage type.
+    cache_bytes : int
+        :math:`L`, last-level cache, [B].
+
+    Returns
+    -------
+    int
+        At least 2, and `MOST_COPIES` at most, [-].
+
+    Examples
+    --------
+    >>> num_copies(Product("out", 4096, 4096), torch.bfloat16, 50 * 2**20)
+    7
+    """
+    each_bytes = product.num_matrices * product.rows * product.width * dtype.itemsize
+    return min(max(2, -(-LEAST_FLUSHES * cache_bytes // each_bytes)), MOST_COPIES)
+
+
+def _name(product: Product, tiles: Tiles) -> str:
+    """Name of the work of a product with tiles."""
+    return f"{product.name} {tiles}"
+
+
+def _together(
+    made: Sequence[Launches], samples: Mapping[str, Samples], tiles: Sequence[Tiles]
+) -> Difference:
+    """Time of one launch of each product with its tiles, and how far two runs of that differ."""
+    own = [samples[_name(each.product, cut)] for each, cut in zip(made, tiles, strict=True)]
+    copies = [each.copies for each in made]
+    runs = [
+        sum(each.run_medians_s[run] / count for each, count in zip(own, copies, strict=True))
+        for run in (0, 1)
+    ]
+    return Difference(
+        time_s=sum(each.median_s / count for each, count in zip(own, copies, strict=True)),
+        spread=relative_difference(*runs),
+        num_samples=min(each.num_samples for each in own),
+    )
+
+
+def _is_right(launches: Launches, tiles: Tiles) -> bool:
     """Whether tiles compile for the device and give the product."""
     try:
-        return operands.error(tiles) <= _LARGEST_ERROR
+        return launches.error(tiles) <= 1.0
     except Exception as error:
         # Triton raises kinds of its own where shared memory or registers do not suffice
         if type(error).__module__.startswith("triton"):
@@ -322,7 +319,7 @@ def tuned_rows(found: Sequence[Found], *, sm: int, record: str) -> tuple[TileRow
     Parameters
     ----------
     found : sequence of Found
-        Best tiles by product and pass.
+        Best tiles by row of the table and pass.
     sm : int
         Compute capability times ten, [-].
     record : str
@@ -341,8 +338,8 @@ def tuned_rows(found: Sequence[Found], *, sm: int, record: str) -> tuple[TileRow
         TileRow(
             sm=sm,
             tokens=power_of_two(each.tokens),
-            rows=power_of_two(each.product.rows),
-            width=power_of_two(each.product.width),
+            rows=each.products[0].key[0],
+            width=each.products[0].key[1],
             block_n=each.tiles.block_n,
             block_k=each.tiles.block_k,
             num_warps=each.tiles.num_warps,

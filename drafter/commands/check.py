@@ -28,6 +28,9 @@ def command(*, model: str | None, dtype: str, as_json: bool) -> None:
     same bits as launches in turn. Without a GPU the kernels run in Triton's interpreter, in a process of
     its own, in about a minute. Exit code 1 when a check fails.
 
+    Allowed is the error that is usual for the storage type; of CHECKPOINT's own weights, which may be badly
+    scaled, also twice what plain torch loses on the same draft in the same type, up to 0.1.
+
     \b
     specmodel drafter check
     specmodel drafter check path/to/checkpoint --dtype float16

@@ -65,6 +65,11 @@ _MOST_REQUESTS = 64
     type=click.Path(exists=True, file_okay=False),
     help="Folder of the target model, for tensors that CHECKPOINT does not bring.",
 )
+@click.option(
+    "--most-s",
+    type=click.FloatRange(0.0, 86400.0),
+    help="Seconds after which no further load is begun; what was measured is kept.  [default: no limit]",
+)
 @click.option("--dry", is_flag=True, help="Rehearse on the CPU; the record says that it is dry.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 def command(
@@ -77,6 +82,7 @@ def command(
     topks: tuple[int, ...],
     dtype: str,
     target: str | None,
+    most_s: float | None,
     dry: bool,
     as_json: bool,
 ) -> None:
@@ -88,12 +94,15 @@ def command(
     cannot be trusted (clocks that move, runs that do not repeat, a compilation while timing) is refused
     and named. With a public SHAPE weights are random, and the record says so.
 
+    The last lines say whether a step is faster than torch at batch 1 to 8 by more than runs differ, and
+    near enough to its floor at batch 1; a bar that is missed does not change the exit code.
+
     --dry goes the same way on a CPU with a tiny model; its times are made up, and nothing is predicted
     from its record.
 
     \b
     specmodel drafter time path/to/checkpoint -o drafter.json
-    specmodel drafter time Llama-3.1-8B --grid full
+    specmodel drafter time Llama-3.1-8B --grid full --most-s 600
     specmodel drafter time --dry -o dry.json
     """  # noqa: D301 - click wants the backspace itself
     require_extra("torch", "triton", what="specmodel drafter time")
@@ -104,6 +113,8 @@ def command(
     if dry:
         if model is not None:
             raise click.UsageError("--dry has a tiny model of its own; leave CHECKPOINT out")
+        if most_s is not None:
+            raise click.UsageError("--dry has one tiny load; leave --most-s out")
         run_interpreted("time", output=str(output.resolve()))
         record = load_record(output, allow_dry=True)
     elif model is None:
@@ -111,7 +122,7 @@ def command(
     else:
         axes = {"batch_sizes": batch_sizes, "contexts": contexts, "topks": topks}
         chosen = {name: tuple(sorted(set(values))) for name, values in axes.items() if values}
-        record = _measured(model, grid, chosen, dtype, target)
+        record = _measured(model, grid, chosen, dtype, target, most_s=most_s)
         save_record(record, output)
     if as_json:
         click.echo(json.dumps(record_json(record), indent=1, allow_nan=False))
@@ -126,6 +137,8 @@ def _measured(
     axes: dict[str, tuple[int, ...]],
     dtype: str,
     target: str | None,
+    *,
+    most_s: float | None,
 ) -> DraftRecord:
     """The record of a model on the GPU of this machine."""
     from drafter.torch_extra import torch  # noqa: PLC0415 - on demand
@@ -140,6 +153,7 @@ def _measured(
 
     device = torch.device("cuda", torch.cuda.current_device())
     stopwatch = CudaStopwatch(device)
+    until_s = None if most_s is None else stopwatch.host_s() + most_s
     try:
         return measured_record(
             model_to_run(model, device="cuda", target=target),
@@ -147,6 +161,7 @@ def _measured(
             stopwatch,
             device=device,
             dtype=getattr(torch, dtype),
+            until_s=until_s,
             tell=lambda line: click.echo(line, err=True),
         )
     except torch.OutOfMemoryError as error:

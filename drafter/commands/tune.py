@@ -27,10 +27,11 @@ from specmodel.units import MICRO
 def command(*, model: str, output: Path | None, tokens: tuple[int, ...]) -> None:
     """Sweep the tiles of a model's products on this GPU and rewrite the table.
 
-    Offline, since a sweep at the first call could fall into the capture of a graph. Weights are cold:
-    copies of several times the last-level cache are rotated. Tiles whose result is wrong are left out;
-    the best of the others get a row where they beat the rule by more than noise. Rows of other kinds of
-    GPU stay.
+    Offline, since a sweep at the first call could fall into the capture of a graph. Each product is
+    launched as a draft step does: the head with the final norm and its maxima, the MLP with its norm, the
+    others with residual and bias. Weights are cold: copies of several times the last-level cache are
+    rotated. Tiles whose result is not that of fp64 are left out; the best of the others get a row where
+    they beat the rule by more than noise. Rows of other kinds of GPU stay.
 
     \b
     specmodel drafter tune Llama-3.1-8B
@@ -48,7 +49,8 @@ def command(*, model: str, output: Path | None, tokens: tuple[int, ...]) -> None
 
     from drafter.timing.cuda_stopwatch import CudaStopwatch  # noqa: PLC0415 - as above
     from drafter.timing.refusals import MeasurementRefusedError  # noqa: PLC0415 - as above
-    from drafter.tuning import TOKENS, best_tiles, products, tuned_rows  # noqa: PLC0415 - as above
+    from drafter.tuned_products import by_row, products  # noqa: PLC0415 - as above
+    from drafter.tuning import TOKENS, best_tiles, tuned_rows  # noqa: PLC0415 - as above
     from drafter.tuning_table import merged, read_table, shipped_table, table_text  # noqa: PLC0415
     from specmodel.atomic_file import write_text_atomically  # noqa: PLC0415 - as above
 
@@ -59,15 +61,15 @@ def command(*, model: str, output: Path | None, tokens: tuple[int, ...]) -> None
     found = []
     try:
         for count in sorted(set(tokens or TOKENS)):
-            for product in products(spec):
+            for row in by_row(products(spec)):
                 try:
-                    best = best_tiles(product, count, stopwatch, device=device)
+                    best = best_tiles(row, count, stopwatch, device=device)
                 except MeasurementRefusedError as error:
                     click.echo(str(error), err=True)
                     continue
                 found.append(best)
                 click.echo(
-                    f"{product.name}, {count} tokens: {best.time_s / MICRO:.1f} us, "
+                    f"{' + '.join(each.name for each in row)}, {count} tokens: {best.time_s / MICRO:.1f} us, "
                     f"by the rule {best.default_s / MICRO:.1f} us",
                     err=True,
                 )
@@ -78,4 +80,4 @@ def command(*, model: str, output: Path | None, tokens: tuple[int, ...]) -> None
     record = f"{facts.name}, driver {facts.driver}, triton {triton.__version__}, {model}, {day}"
     rows = tuned_rows(found, sm=facts.sm, record=record)
     write_text_atomically(path, table_text(merged(old, rows)))
-    click.echo(f"{len(rows)} of {len(found)} products are faster than by the rule; wrote {path}")
+    click.echo(f"{len(rows)} of {len(found)} rows are faster than by the rule; wrote {path}")

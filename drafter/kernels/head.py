@@ -1,5 +1,7 @@
 """The head: logits of a tile of the draft vocabulary, of which only the best and a sum are kept."""
 
+from dataclasses import replace
+
 import torch
 import triton
 import triton.language as tl
@@ -28,6 +30,9 @@ from specmodel.errors import ParameterError
 
 MOST_TOPK = 16
 """Most candidates per token, [-]."""
+
+KEYS_PER_WARP = 512
+"""Ids and tokens that one warp orders: 16 keys of 64 bits a thread, [-]."""
 
 MATVEC_TILE = 16
 """Least vocabulary rows of one tile on the path of few tokens, [-]."""
@@ -211,7 +216,9 @@ def head_dot_kernel(
     )
 
 
-def head_tiles(num_tokens: int, weight: torch.Tensor) -> tuple[int, Tiles]:
+def head_tiles(
+    num_tokens: int, weight: torch.Tensor, tiles: Tiles | None = None
+) -> tuple[int, Tiles]:
     """Vocabulary rows of one tile of the head, and how its product is cut.
 
     Parameters
@@ -220,6 +227,8 @@ def head_tiles(num_tokens: int, weight: torch.Tensor) -> tuple[int, Tiles]:
         Tokens whose logits are wanted, [tokens].
     weight : torch.Tensor, shape (Vd, H)
         The head.
+    tiles : Tiles, optional
+        How to cut; by default the shipped table decides.
 
     Returns
     -------
@@ -238,9 +247,10 @@ def head_tiles(num_tokens: int, weight: torch.Tensor) -> tuple[int, Tiles]:
     64
     """
     sm, value_bytes = device_sm(weight.device), weight.element_size()
-    cut = tiles_for(sm, num_tokens, *weight.shape, value_bytes=value_bytes)
+    cut = tiles or tiles_for(sm, num_tokens, *weight.shape, value_bytes=value_bytes)
     if num_tokens > MATVEC_TOKENS:
-        return cut.block_n, cut
+        warps = cut.block_n * dot_tokens(num_tokens) // KEYS_PER_WARP
+        return cut.block_n, replace(cut, num_warps=max(cut.num_warps, warps))
     return max(WIDE_TILE if weight.shape[0] > WIDE_FROM else MATVEC_TILE, cut.block_n), cut
 
 
@@ -255,6 +265,7 @@ def head(
     norm: torch.Tensor | None = None,
     eps: float = 0.0,
     logits: torch.Tensor | None = None,
+    tiles: Tiles | None = None,
     programmatic: bool = False,
 ) -> None:
     r"""Write of every tile of the vocabulary its maximum, its sum of exponentials and its best ids.
@@ -279,6 +290,8 @@ def head(
         Of that norm, [-].
     logits : torch.Tensor, optional, shape (T, Vd)
         fp32; where given, the logits are written too.
+    tiles : Tiles, optional
+        How to cut; by default the shipped table decides.
     programmatic : bool
         Ask for programmatic dependent launch.
 
@@ -302,7 +315,7 @@ def head(
     num_ids, width = weight.shape
     num_tokens = inputs.shape[0] if input_index is None else input_index.shape[0]
     topk = tile_keys.shape[-1]
-    tile, cut = head_tiles(num_tokens, weight)
+    tile, cut = head_tiles(num_tokens, weight, tiles)
     num_tiles = triton.cdiv(num_ids, tile)
     is_matvec = num_tokens <= MATVEC_TOKENS
     check_range("topk", topk, 1, min(MOST_TOPK, num_ids))

@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from typing import Any, Final
 
+from drafter.report.baseline_verdict import baseline_json, baseline_table, baseline_verdict
 from drafter.report.layout import labelled, microseconds, noted, table
 from specmodel.measurement import Clocks, DraftRecord
 from specmodel.measurement.draft_record import DRY, SCHEMA_VERSION
@@ -30,17 +31,36 @@ def record_text(record: DraftRecord) -> str:
     Returns
     -------
     str
-        What was measured on what, tables of times, whether the bar of batch 1 is met, and notes.
+        What was measured on what, tables of times, notes, and whether the bars are passed.
     """
-    parts = [_head(record), _steps(record), _extends(record), _drafts(record)]
+    parts = [_head(record), _steps(record)]
+    if record.kind != DRY:
+        parts.append(baseline_table(record))
+    parts += [_extends(record), _drafts(record)]
     if record.kernels:
         parts.append(_kernels(record))
-    parts.append("\n".join(noted(each) for each in (bar_verdict(record), *record.notes)))
-    return "\n\n".join(parts)
+    parts.append("\n".join(noted(each) for each in (*record.notes, *verdicts(record))))
+    return "\n\n".join(filter(None, parts))
+
+
+def verdicts(record: DraftRecord) -> tuple[str, str]:
+    """Return what a record says of the two bars of its latency.
+
+    Parameters
+    ----------
+    record : DraftRecord
+        The record.
+
+    Returns
+    -------
+    tuple of str
+        A sentence on torch with library products, and one on the floor.
+    """
+    return baseline_verdict(record), bar_verdict(record)
 
 
 def record_json(record: DraftRecord) -> dict[str, Any]:
-    """Return a record for machines: what the file holds, and what is said of the bar.
+    """Return a record for machines: what the file holds, and what is said of the bars.
 
     Parameters
     ----------
@@ -52,7 +72,14 @@ def record_json(record: DraftRecord) -> dict[str, Any]:
     dict
         With ``schema_version``.
     """
-    return {"schema_version": SCHEMA_VERSION, "bar": bar_verdict(record), **asdict(record)}
+    against, bar = verdicts(record)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "against_baseline": against,
+        "bar": bar,
+        "comparisons": baseline_json(record),
+        **asdict(record),
+    }
 
 
 def _head(record: DraftRecord) -> str:
@@ -182,7 +209,7 @@ def bar_verdict(record: DraftRecord) -> str:
     --------
     >>> from specmodel.measurement.example import example_record
     >>> bar_verdict(example_record())
-    'batch 1, a chain: 1.22 to 1.25 times the floor; the bar for heads of 680 MB is 1.35: met'
+    'batch 1, a chain: 1.22 to 1.25 times the floor; the bar for heads of 680 MB is 1.35: passed'
     """
     rows = [row for row in record.steps if row.batch_size == 1 and row.topk == 1]
     if record.kind == DRY:
@@ -194,10 +221,10 @@ def bar_verdict(record: DraftRecord) -> str:
     weight_bytes = step_bytes - shortest.context_tokens * _cached_bytes(record)
     bar = BARS[0] if weight_bytes >= LARGE_HEAD_BYTES else BARS[1]
     ratios = [row.ratio for row in rows]
-    met = "met" if max(ratios) <= bar else "not met"
+    verdict = "passed" if max(ratios) <= bar else "MISSED"
     return (
         f"batch 1, a chain: {min(ratios):.2f} to {max(ratios):.2f} times the floor; the bar for heads of "
-        f"{weight_bytes / MEGA:.0f} MB is {bar:g}: {met}"
+        f"{weight_bytes / MEGA:.0f} MB is {bar:g}: {verdict}"
     )
 
 

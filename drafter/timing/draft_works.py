@@ -1,6 +1,7 @@
 """Works of one load: what is captured to time extend passes, steps, whole drafts and the baseline."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple, final
 
 import torch
@@ -13,7 +14,8 @@ from drafter.step_work import StepWork, step_work
 from drafter.timing.grid import StepLoad, TimingGrid
 from drafter.timing.memory_read import ReadBuffer
 from drafter.timing.stopwatch import Work
-from drafter.timing.torch_baseline import TorchBaseline
+from drafter.timing.torch_baseline import NoAttentionKernelError, TorchBaseline, first_line
+from specmodel.errors import SpecModelError
 
 FLUSH: Final = "flush"
 """Name of the work that only flushes the cache."""
@@ -224,7 +226,44 @@ def extend_name(accepted: int) -> str:
     return f"extend of {accepted}"
 
 
-def load_works(source: WorkSource, load: StepLoad) -> list[Work]:
+class BaselineFailedError(SpecModelError, RuntimeError):
+    """The torch baseline failed for a reason that is not known to be harmless.
+
+    Parameters
+    ----------
+    load : StepLoad
+        Where.
+    reason : str
+        What torch said.
+    """
+
+    def __init__(self, load: StepLoad, reason: str) -> None:
+        self.load, self.reason = load, reason
+        super().__init__(f"{load}: the torch baseline failed: {reason}")
+
+
+@final
+class LoadWorks(NamedTuple):
+    """Works of a load.
+
+    Parameters
+    ----------
+    works : list of Work
+        With different names.
+    no_baseline : str
+        What torch said where it has no kernel for the baseline; else empty.
+
+    Examples
+    --------
+    >>> LoadWorks([]).no_baseline
+    ''
+    """
+
+    works: list[Work]
+    no_baseline: str = ""
+
+
+def load_works(source: WorkSource, load: StepLoad) -> LoadWorks:
     """Works that time the steps and the whole draft of a load.
 
     Parameters
@@ -236,9 +275,14 @@ def load_works(source: WorkSource, load: StepLoad) -> list[Work]:
 
     Returns
     -------
-    list of Work
+    LoadWorks
         The flush; drafts by depth; for a tree the whole draft with its selection; a step alone cold, and
         several hot; for a chain the baseline at the shallowest and the deepest depth.
+
+    Raises
+    ------
+    BaselineFailedError
+        If the baseline fails for another reason than that torch has no kernel of attention for it.
 
     Notes
     -----
@@ -268,17 +312,17 @@ def load_works(source: WorkSource, load: StepLoad) -> list[Work]:
         works.append(source.flushed("whole tree", steps.run, whole_s))
     works.append(source.flushed("cold step", lambda: steps.step(1), 1.05 * step_s))
     works.append(Work("hot steps", lambda: _repeat_step(steps), 0.9 * HOT_STEPS * step_s))
-    baseline = _baseline(source, load) if has_baseline(source.state.spec, load) else None
-    if baseline is not None:
-        for depth in sorted({min(grid.depths), max(grid.depths)}):
-            works.append(
-                source.flushed(
-                    baseline_name(depth),
-                    lambda depth=depth: baseline.run(depth),  # type: ignore[misc]
-                    1.5 * drafted_s(depth),
-                )
-            )
-    return works
+    if not has_baseline(source.state.spec, load):
+        return LoadWorks(works)
+    run = _baseline(source, load)
+    try:
+        run(min(2, grid.num_steps))  # both kinds of pass, before anything is captured
+    except NoAttentionKernelError as error:
+        return LoadWorks(works, error.reason)
+    for depth in sorted({min(grid.depths), max(grid.depths)}):
+        made_up_s = 1.5 * drafted_s(depth)
+        works.append(source.flushed(baseline_name(depth), partial(run, depth), made_up_s))
+    return LoadWorks(works)
 
 
 def extend_works(source: WorkSource, load: StepLoad, accepted: Sequence[int]) -> list[Work]:
@@ -354,8 +398,8 @@ def has_baseline(spec: DraftSpec, load: StepLoad) -> bool:
     return load.topk == 1 and spec.sliding_window is None
 
 
-def _baseline(source: WorkSource, load: StepLoad) -> TorchBaseline | None:
-    """The baseline of a load, on the same weights and with random inputs; None if torch cannot run it."""
+def _baseline(source: WorkSource, load: StepLoad) -> Callable[[int], None]:
+    """What drafts so many tokens in torch, on the same weights and with random inputs."""
     state, grid = source.state, source.grid
     baseline = TorchBaseline(
         state.spec,
@@ -369,13 +413,16 @@ def _baseline(source: WorkSource, load: StepLoad) -> TorchBaseline | None:
     baseline.tokens.random_(state.spec.target_vocab_size)
     for tensor in (baseline.captured, baseline.keys, baseline.values):
         tensor.normal_()
-    try:
-        baseline.run(1)
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError:  # no kernel of attention for this device and these heads
-        return None
-    return baseline
+
+    def run(depth: int) -> None:
+        try:
+            baseline.run(depth)
+        except (NoAttentionKernelError, torch.OutOfMemoryError):
+            raise
+        except RuntimeError as error:
+            raise BaselineFailedError(load, first_line(error)) from error
+
+    return run
 
 
 def fill_cache(state: SharedState) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -11,17 +12,17 @@ from drafter.engine.draft_engine import PROGRAMMATIC_FROM_SM
 from drafter.engine.shared_state import SharedState
 from drafter.model_to_run import ModelToRun
 from drafter.spec import DraftSpec
+from drafter.step_work import step_work
+from drafter.timing.baseline_step import baseline_step
 from drafter.timing.draft_works import (
     FLUSH,
     HOT_STEPS,
     MADE_UP_BYTES_PER_S,
     WorkSource,
-    baseline_name,
     draft_name,
     extend_name,
     extend_works,
     fill_cache,
-    has_baseline,
     load_works,
 )
 from drafter.timing.grid import StepLoad, TimingGrid, fitting_contexts
@@ -38,6 +39,7 @@ from drafter.timing.refusals import (
 )
 from drafter.timing.samples import Difference, Samples, difference, step_difference
 from drafter.timing.stopwatch import Stopwatch, Timed, Work, timed
+from drafter.timing.time_limit import TimeLimit
 from specmodel.measurement import (
     Clocks,
     DraftRecord,
@@ -70,6 +72,11 @@ class _Findings:
     refused: list[str] = field(default_factory=list)
     tell: Callable[[str], None] = lambda _: None
 
+    def say(self, note: str) -> None:
+        """Keep a note for the record, and tell it now."""
+        self.notes.append(note)
+        self.tell(note)
+
 
 def measured_record(
     model: ModelToRun,
@@ -78,6 +85,7 @@ def measured_record(
     *,
     device: torch.device,
     dtype: torch.dtype = torch.bfloat16,
+    until_s: float | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> DraftRecord:
     """Time a draft model at every load of a grid.
@@ -94,13 +102,16 @@ def measured_record(
         Where.
     dtype : torch.dtype
         Storage type.
+    until_s : float, optional
+        Moment of the stopwatch's host clock from which no further load is begun, nor before it one that
+        is not likely to end by then; the first is begun in any case, [s].
     tell : callable
         Is told what goes on, a line at a time.
 
     Returns
     -------
     DraftRecord
-        Loads that were refused or did not fit are named in its notes.
+        Loads that were refused, did not fit or were left out for time are named in its notes.
 
     Raises
     ------
@@ -108,10 +119,13 @@ def measured_record(
         If the bandwidth, or every load, is refused.
     ParameterError
         If the model has latent heads, or counts do not fit.
+    BaselineFailedError
+        If torch fails in the baseline for no reason that is known.
 
     Notes
     -----
-    A load that is refused is measured once more before it is left out. drafter.md 20 and 21.
+    A load that is refused is measured once more before it is left out, if there is time. Kernels are
+    traced last, since the trace leaves a tool attached that may slow what follows. drafter.md 20 and 21.
 
     Examples
     --------
@@ -128,6 +142,21 @@ def measured_record(
     findings = _Findings(tell=tell)
     bandwidth = _read_bandwidth(stopwatch, grid, flush, device, findings)
     tell(f"read bandwidth {bandwidth:.3g} B/s")
+
+    def source_of(batch_size: int, longest: int) -> WorkSource:
+        state = SharedState(
+            model.spec,
+            weights,
+            dtype=dtype,
+            device=device,
+            capacity=longest + grid.spare_slots,
+            most_requests=batch_size,
+        )
+        fill_cache(state)
+        is_programmatic = stopwatch.described().sm >= PROGRAMMATIC_FROM_SM
+        return WorkSource(state, flush, grid, _multiprocessors(device), is_programmatic)
+
+    limit = TimeLimit(until_s, stopwatch.host_s)
     for batch_size in sorted(grid.batch_sizes):
         contexts = fitting_contexts(
             model.spec,
@@ -138,31 +167,35 @@ def measured_record(
         )
         for context in sorted(set(grid.contexts) - set(contexts)):
             findings.notes.append(f"batch {batch_size}, context {context}: does not fit in memory")
-        if not contexts:
-            continue
-        source = WorkSource(
-            SharedState(
-                model.spec,
-                weights,
-                dtype=dtype,
-                device=device,
-                capacity=max(contexts) + grid.spare_slots,
-                most_requests=batch_size,
-            ),
-            flush,
-            grid,
-            _multiprocessors(device),
-            stopwatch.described().sm >= PROGRAMMATIC_FROM_SM,
-        )
-        fill_cache(source.state)
-        for load in grid.loads(batch_size):
-            if load.context_tokens in contexts:
-                tell(str(load))
-                _measure_load(source, load, stopwatch, bandwidth, findings)
+        loads = [load for load in grid.loads(batch_size) if load.context_tokens in contexts]
+        source = None
+        for load in loads:
+            step_bytes = _step_bytes(model.spec, load, dtype)
+            if not limit.allows(load, step_bytes):
+                findings.say(f"{load}: left out for time")
+                continue
+            if source is None:
+                source = source_of(batch_size, max(contexts))
+            tell(str(load))
+            measure = partial(
+                _measure_load,
+                source,
+                load,
+                stopwatch,
+                bandwidth,
+                findings,
+                may_repeat=partial(limit.allows, load, step_bytes),
+            )
+            limit.timed(load, step_bytes, measure)
+            del measure
         del source
     if not findings.steps or not findings.extends:
         why = findings.refused[-1] if findings.refused else "no load fits in memory"
         raise MeasurementRefusedError(model.name, f"nothing is left to record; the last was: {why}")
+    if stopwatch.kind != DRY:  # nothing is timed after this
+        row = findings.steps[0]
+        load = StepLoad(row.batch_size, row.context_tokens, row.topk)
+        _trace_kernels(source_of(load.batch_size, load.context_tokens), load, stopwatch, findings)
     return _record(model, stopwatch, bandwidth, dtype, findings)
 
 
@@ -190,46 +223,63 @@ def _read_bandwidth(
     return (_READS - 1) * buffer.num_bytes / more.time_s
 
 
+def _step_bytes(spec: DraftSpec, load: StepLoad, dtype: torch.dtype) -> int:
+    """What a step of a load reads, [B]."""
+    work = step_work(
+        spec,
+        context_tokens=load.context_tokens,
+        batch_size=load.batch_size,
+        value_bytes=dtype.itemsize,
+    )
+    return work.step_bytes
+
+
 def _measure_load(
     source: WorkSource,
     load: StepLoad,
     stopwatch: Stopwatch,
     bandwidth_bytes_per_s: float,
     findings: _Findings,
+    *,
+    may_repeat: Callable[[], bool],
 ) -> None:
     """Rows of one load, or a note on why there are none."""
     for attempt in range(_ATTEMPTS):
         try:
-            step, draft, found = _steps(source, load, stopwatch, bandwidth_bytes_per_s)
+            step, draft, found, no_baseline = _steps(source, load, stopwatch, bandwidth_bytes_per_s)
             extends = _extends(source, load, stopwatch) if load.topk == source.grid.topks[0] else []
         except MeasurementRefusedError as error:
-            if attempt + 1 == _ATTEMPTS:
+            if attempt + 1 == _ATTEMPTS or not may_repeat():
                 findings.refused.append(str(error))
-                findings.notes.append(str(error))
-                findings.tell(str(error))
+                findings.say(str(error))
+                return
             continue
-        if step.baseline_s is None and has_baseline(source.state.spec, load):
-            findings.notes.append(
-                f"{load}: torch runs no baseline, or noise is larger than its step"
-            )
+        if no_baseline:
+            findings.say(f"{load}: no baseline, {no_baseline}")
         findings.steps.append(step)
         findings.drafts.append(draft)
         findings.extends.extend(extends)
         findings.clocks.extend(found.clocks)
-        break
-    if not findings.kernels and stopwatch.kind != DRY:
-        deepest = draft_name(source.grid.num_steps)
-        work = next(each for each in load_works(source, load) if each.name == deepest)
-        findings.kernels = kernel_times(stopwatch.prepared(work).replay)
-        findings.kernels_of = f"{load}: a flush and a {work.name}"
+        return
+
+
+def _trace_kernels(
+    source: WorkSource, load: StepLoad, stopwatch: Stopwatch, findings: _Findings
+) -> None:
+    """Times of the kernels of the deepest draft at a load."""
+    deepest = draft_name(source.grid.num_steps)
+    work = next(each for each in load_works(source, load).works if each.name == deepest)
+    findings.kernels = kernel_times(stopwatch.prepared(work).replay)
+    findings.kernels_of = f"{load}: a flush and a {work.name}"
 
 
 def _steps(
     source: WorkSource, load: StepLoad, stopwatch: Stopwatch, bandwidth_bytes_per_s: float
-) -> tuple[StepTiming, DraftTiming, Timed]:
-    """Step and whole draft of a load."""
+) -> tuple[StepTiming, DraftTiming, Timed, str]:
+    """Step and whole draft of a load, and why it has no baseline where it might have one."""
     grid, what = source.grid, str(load)
-    found = timed(what, load_works(source, load), stopwatch, grid.plan)
+    made = load_works(source, load)
+    found = timed(what, made.works, stopwatch, grid.plan)
     samples = found.samples
     flush = samples[FLUSH]
     by_depth = {depth: samples[draft_name(depth)] for depth in grid.depths}
@@ -242,11 +292,7 @@ def _steps(
     check_spread(what, whole.spread)
     _check_scatter(what, (flush, samples[name], *by_depth.values()))
     selection = None if load.topk == 1 else _claimed(difference(samples[name], samples[deepest]))
-    ends = {
-        depth: samples[baseline_name(depth)]
-        for depth in grid.depths
-        if baseline_name(depth) in samples
-    }
+    baseline = baseline_step(samples, grid.depths)
     nodes = found.nodes[name]
     timing = StepTiming(
         batch_size=load.batch_size,
@@ -256,7 +302,8 @@ def _steps(
         floor_s=source.work_of(load).step_bytes / bandwidth_bytes_per_s,
         hot_time_s=samples["hot steps"].median_s / HOT_STEPS,
         cold_time_s=_claimed(difference(samples["cold step"], flush)),
-        baseline_s=_claimed(step_difference(ends)) if ends else None,
+        baseline_s=None if baseline.step is None else baseline.step.time_s,
+        baseline_spread=None if baseline.step is None else baseline.step.spread,
         spread=step.spread,
         num_samples=step.num_samples,
     )
@@ -269,11 +316,12 @@ def _steps(
         graph_s=whole.time_s,
         graph_nodes=None if nodes is None else nodes - 1,  # without the flush
         selection_s=selection,
-        baseline_s=_claimed(difference(ends[grid.num_steps], flush)) if ends else None,
+        baseline_s=None if baseline.whole is None else baseline.whole.time_s,
         spread=whole.spread,
         num_samples=whole.num_samples,
     )
-    return timing, draft, found
+    no_kernel = made.no_baseline and f"torch has no kernel of attention: {made.no_baseline}"
+    return timing, draft, found, no_kernel or baseline.why_none
 
 
 def _extends(source: WorkSource, load: StepLoad, stopwatch: Stopwatch) -> list[ExtendTiming]:

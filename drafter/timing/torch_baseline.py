@@ -8,9 +8,55 @@ from torch.nn.attention.bias import causal_lower_right
 from drafter.kernels.packed_weights import PackedWeights
 from drafter.kernels.rope_table import rope_table
 from drafter.spec import DraftSpec
-from specmodel.errors import ParameterError
+from specmodel.errors import ParameterError, SpecModelError
 
 _WINDOWED: Final = "a sliding window"
+_NO_KERNEL: Final = (
+    "no viable backend",
+    "no available kernel",
+    "no kernel found to launch",
+    "only supports ampere",
+    "only supports head dimension",
+    "flash attention build does not support",
+    "could not run 'aten::",
+)
+"""Words with which torch says that none of its kernels of attention takes the device, type or heads."""
+
+
+class NoAttentionKernelError(SpecModelError, RuntimeError):
+    """torch has no kernel of attention for this device, type or these heads.
+
+    Parameters
+    ----------
+    reason : str
+        What torch said.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"torch has no kernel of attention for it: {reason}")
+
+
+def first_line(error: BaseException) -> str:
+    r"""What an error says on its first line that is not empty.
+
+    Parameters
+    ----------
+    error : BaseException
+        The error.
+
+    Returns
+    -------
+    str
+        Its kind where it says nothing.
+
+    Examples
+    --------
+    >>> first_line(RuntimeError("No available kernel.  Aborting execution.\nTrace"))
+    'No available kernel. Aborting execution.'
+    """
+    lines = (" ".join(line.split()) for line in str(error).splitlines())
+    return next(filter(None, lines), type(error).__name__)
 
 
 @final
@@ -32,6 +78,8 @@ class TorchBaseline:
     ------
     ParameterError
         If the model has a sliding window.
+    NoAttentionKernelError
+        From `run`, if torch cannot attend on this device.
 
     Notes
     -----
@@ -169,13 +217,19 @@ class TorchBaseline:
         bias = None
         if count > 1:
             bias = causal_lower_right(count, place + count)
-        attended = torch.nn.functional.scaled_dot_product_attention(
-            self._rotated(query, rows),
-            self.keys[:, :, seen],
-            self.values[:, :, seen],
-            attn_mask=bias,
-            enable_gqa=spec.num_heads != spec.num_kv_heads,
-        )
+        try:
+            attended = torch.nn.functional.scaled_dot_product_attention(
+                self._rotated(query, rows),
+                self.keys[:, :, seen],
+                self.values[:, :, seen],
+                attn_mask=bias,
+                enable_gqa=spec.num_heads != spec.num_kv_heads,
+            )
+        except RuntimeError as error:
+            said = str(error).lower()
+            if any(words in said for words in _NO_KERNEL):
+                raise NoAttentionKernelError(first_line(error)) from error
+            raise
         return attended.transpose(1, 2).reshape(batch, count, spec.num_heads * spec.head_dim)
 
     def _rotated(self, heads: torch.Tensor, rows: slice) -> torch.Tensor:

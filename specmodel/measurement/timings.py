@@ -37,6 +37,8 @@ class StepTiming:
         Of a step alone right after a flush, launch of its kernels included, [s].
     baseline_s : float or None
         Slope of the same step in eager torch with library products, in a CUDA graph, [s].
+    baseline_spread : float or None
+        Relative difference of two identical runs of that, where there is one, [-].
     spread : float
         Relative difference of two identical runs, [-].
     num_samples : int
@@ -45,7 +47,7 @@ class StepTiming:
     Raises
     ------
     ParameterError
-        If a count or a time is impossible.
+        If a count or a time is impossible, or a baseline has no spread.
 
     Notes
     -----
@@ -67,6 +69,7 @@ class StepTiming:
     hot_time_s: float | None = None
     cold_time_s: float | None = None
     baseline_s: float | None = None
+    baseline_spread: float | None = None
     spread: float
     num_samples: int
 
@@ -74,6 +77,12 @@ class StepTiming:
         check_counts(self, batch_size=1, context_tokens=0, topk=1, num_samples=1)
         check_times(self, "time_s", "floor_s", "hot_time_s", "cold_time_s", "baseline_s")
         check_spread(self.spread)
+        if (self.baseline_s is None) != (self.baseline_spread is None):
+            raise ParameterError(
+                "baseline_spread", self.baseline_spread, "given where baseline_s is, and only there"
+            )
+        if self.baseline_spread is not None:
+            check_spread(self.baseline_spread)
 
     @property
     def ratio(self) -> float:

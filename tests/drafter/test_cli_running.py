@@ -135,6 +135,8 @@ def test_what_cannot_be_done_here_is_one_line_and_exit_1(
     [
         ("time",),
         ("time", "--dry", "gpt-oss"),
+        ("time", "--dry", "--most-s", "10"),
+        ("time", "gpt-oss", "--most-s", "-1"),
         ("time", "gpt-oss", "--batch-size", "0"),
         ("time", "gpt-oss", "--grid", "huge"),
         ("time", "gpt-oss", "--dtype", "float64"),

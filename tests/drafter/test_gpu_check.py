@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,11 @@ SCRIPT = Path(__file__).resolve().parents[2] / "drafter" / "gpu_check.sh"
 
 
 def run(
-    *arguments: str, folder: Path, python: Path | str = sys.executable
+    *arguments: str, folder: Path, python: Path | str = sys.executable, **variables: str
 ) -> "subprocess.CompletedProcess[str]":
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     own |= {"PYTHON": str(python), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    own |= variables
     return subprocess.run(
         ["bash", str(SCRIPT), *arguments],  # noqa: S607 - the shell of the path
         check=False,
@@ -68,3 +70,79 @@ def test_an_interpreter_without_torch_is_told_in_one_line(tmp_path: Path) -> Non
     assert done.stderr.splitlines() == [
         "torch is missing: pip install 'specmodel[drafter]', or name an interpreter with PYTHON"
     ]
+
+
+PRETENDER = """\
+#!{python}
+import pathlib, subprocess, sys
+
+arguments = sys.argv[1:]
+if arguments[0] == "-":
+    code = sys.stdin.read()
+    if "import torch" in code:
+        print("a pretended device")
+    else:
+        sys.exit(subprocess.run([{python!r}, "-", *arguments[1:]], input=code, text=True).returncode)
+else:
+    with open("asked.txt", "a") as asked:
+        print(*arguments[2:], file=asked)
+    if "time" in arguments:
+        if {cannot!r} in arguments:
+            sys.exit("Error: it was refused")
+        from specmodel.measurement import save_record
+        from specmodel.measurement.example import example_record
+        save_record(example_record(), arguments[arguments.index("-o") + 1])
+"""
+
+
+def pretended(
+    folder: Path, *models: str, cannot: str = "none", **variables: str
+) -> tuple[Any, ...]:
+    """The script on a machine that pretends to have a GPU: result, and what `specmodel` was asked."""
+    python = folder / "pretender"
+    python.write_text(PRETENDER.format(python=sys.executable, cannot=cannot), encoding="utf-8")
+    python.chmod(0o755)
+    root = str(SCRIPT.parents[1])
+    done = run(*models, folder=folder, python=python, PYTHONPATH=root, **variables)
+    return done, (folder / "asked.txt").read_text(encoding="utf-8").splitlines()
+
+
+def test_on_a_gpu_the_first_model_is_checked_and_all_share_the_time(tmp_path: Path) -> None:
+    done, asked = pretended(tmp_path, "one", "two", "three")
+    assert done.returncode == 0, done.stderr
+    assert asked[:3] == ["drafter check", "drafter check one", "drafter floor"]
+    limits = [int(line.partition("--most-s ")[2].split()[0]) for line in asked[3:]]
+    # pretended times take no time, so each model is offered its part of 720 less 60 s less a little
+    for limit, part in zip(limits, (396, 330, 660), strict=True):
+        assert part - 60 < limit <= part
+    assert asked[3].startswith("drafter time one --grid quick")
+    assert "--batch-size 1 --batch-size 8 --context-tokens 2048 --topk 1" in asked[4]
+
+
+def test_a_verdict_on_each_record_ends_the_run_and_a_missed_bar_exits_0(tmp_path: Path) -> None:
+    done, _ = pretended(tmp_path, "one")
+    assert done.returncode == 0
+    (start,) = (n for n, line in enumerate(done.stdout.splitlines()) if "=== verdicts" in line)
+    against, floor = done.stdout.splitlines()[start + 1 : start + 3]
+    assert against.startswith("example on a GPU that does not exist: faster than torch + cuBLAS")
+    assert "MISSED" in against
+    assert floor.endswith("1.35: passed")
+
+
+def test_models_that_the_time_does_not_suffice_for_are_named(tmp_path: Path) -> None:
+    done, asked = pretended(tmp_path, "one", "two", MOST_S="70")
+    assert done.returncode == 0
+    assert "left out for time: two" in done.stdout
+    # the first has one load in any case
+    assert [line.split()[2] for line in asked if " time " in line] == ["one"]
+    assert "--most-s 45" in asked[-1]
+
+
+def test_a_model_that_cannot_be_timed_does_not_keep_the_others_from_it(tmp_path: Path) -> None:
+    done, asked = pretended(tmp_path, "one", "two", cannot="one")
+    assert done.returncode == 1
+    assert [line.split()[2] for line in asked if " time " in line] == ["one", "two"]
+    assert "=== verdicts" in done.stdout
+    alone, _ = pretended(tmp_path, "one", cannot="one")
+    assert alone.returncode == 1
+    assert alone.stderr.splitlines()[-1] == "nothing could be timed"

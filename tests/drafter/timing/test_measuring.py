@@ -10,12 +10,13 @@ import torch
 from drafter.model_to_run import ModelToRun
 from drafter.random_weights import random_weights
 from drafter.reference.example import example_spec
+from drafter.timing import measuring
+from drafter.timing.draft_works import BaselineFailedError
 from drafter.timing.grid import TimingGrid
 from drafter.timing.measuring import measured_record
 from drafter.timing.refusals import MeasurementRefusedError
 from drafter.timing.stopwatch import SamplePlan
-from drafter.timing.torch_baseline import TorchBaseline
-from specmodel.measurement import Clocks, DraftRecord, load_record, save_record
+from specmodel.measurement import Clocks, DraftRecord, KernelTiming, load_record, save_record
 
 GRID = TimingGrid(
     batch_sizes=(1, 4),
@@ -52,10 +53,20 @@ def measure(fake: Any) -> Measure:  # noqa: ANN401
         substituted=("embed_tokens.weight: random",),
     )
 
-    def run(*, tell: Callable[[str], None] = lambda _: None, **behaviour: Any) -> DraftRecord:  # noqa: ANN401
+    def run(
+        *,
+        tell: Callable[[str], None] = lambda _: None,
+        until_s: float | None = None,
+        **behaviour: Any,  # noqa: ANN401
+    ) -> DraftRecord:
         behaviour = {"time_s": lambda work, _: TIMES[work.name]} | behaviour
         return measured_record(
-            model, GRID, fake(**behaviour), device=torch.device("cpu"), tell=tell
+            model,
+            GRID,
+            fake(**behaviour),
+            device=torch.device("cpu"),
+            until_s=until_s,
+            tell=tell,
         )
 
     return run
@@ -203,18 +214,145 @@ def test_noise_larger_than_the_selection_leaves_it_out(measure: Measure) -> None
     assert {row.selection_s for row in record.drafts} == {None}
 
 
-def test_a_baseline_that_torch_does_not_run_is_said(
+NO_KERNEL = (
+    "No viable backend for scaled_dot_product_attention was found.\nException raised from ..."
+)
+
+
+def failing(reason: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise reason
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", fail)
+
+
+def test_where_torch_has_no_kernel_of_attention_the_record_says_what_torch_says(
     measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise RuntimeError("no kernel")
-
-    monkeypatch.setattr(TorchBaseline, "run", refuse)
+    failing(RuntimeError(NO_KERNEL), monkeypatch)
     record = measure()
     assert {row.baseline_s for row in record.steps} == {None}
-    assert [note.partition(":")[0] for note in record.notes] == [
-        f"batch {b}, context {c}, topk 1" for b in (1, 4) for c in (16, 64)
-    ]
+    assert record.notes == tuple(
+        f"batch {b}, context {c}, topk 1: no baseline, torch has no kernel of attention: "
+        "No viable backend for scaled_dot_product_attention was found."
+        for b in (1, 4)
+        for c in (16, 64)
+    )
+
+
+@pytest.mark.parametrize(
+    "reason", [RuntimeError("CUDA error: an illegal access\nmore"), RuntimeError("")]
+)
+def test_any_other_failure_of_the_baseline_is_one_line(
+    reason: Exception, measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(reason, monkeypatch)
+    with pytest.raises(BaselineFailedError) as caught:
+        measure()
+    said = str(reason).partition("\n")[0] or "RuntimeError"
+    assert str(caught.value) == f"batch 1, context 16, topk 1: the torch baseline failed: {said}"
+
+
+def test_a_device_without_memory_for_the_baseline_says_so_itself(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(torch.OutOfMemoryError("CUDA out of memory"), monkeypatch)
+    with pytest.raises(torch.OutOfMemoryError):
+        measure()
+
+
+def test_a_baseline_that_is_lost_in_noise_is_said(measure: Measure) -> None:
+    times = TIMES | {"baseline of 5": TIMES["baseline of 1"]}
+    record = measure(time_s=lambda work, _: times[work.name])
+    assert {row.baseline_s for row in record.steps} == {None}
+    assert (
+        record.notes[0] == "batch 1, context 16, topk 1: no baseline, noise is larger than its step"
+    )
+
+
+def test_a_restless_baseline_is_left_out_and_the_draft_beside_it_stays(measure: Measure) -> None:
+    def scattered(work: Any, number: int) -> float:  # noqa: ANN401
+        off = 0.2 * (number % 3 - 1) if work.name == "baseline of 1" else 0.0
+        return TIMES[work.name] * (1.0 + off)
+
+    record = measure(time_s=scattered)
+    assert len(record.steps) == 8
+    assert {row.baseline_s for row in record.steps} == {None}
+    assert {row.baseline_s for row in record.drafts} == {None}
+    said = "batch 1, context 16, topk 1: no baseline, samples of one work scatter by "
+    assert record.notes[0].startswith(said)
+
+
+def test_a_baseline_that_does_not_repeat_is_left_out(measure: Measure) -> None:
+    def drifting(work: Any, number: int) -> float:  # noqa: ANN401
+        # every run of three samples on its own; what is prepared is sampled once for the warm-up
+        late = work.name == "baseline of 5" and number > 0 and ((number - 1) // 3) % 2 == 1
+        return TIMES[work.name] * (1.04 if late else 1.0)
+
+    record = measure(time_s=drifting)
+    assert {row.baseline_s for row in record.steps} == {None}
+    assert "no baseline, two identical runs differ by " in record.notes[0]
+
+
+def test_the_spread_of_the_baseline_is_that_of_its_own_slope(measure: Measure) -> None:
+    def slower(work: Any, number: int) -> float:  # noqa: ANN401
+        # in every second run of three samples a further step takes 1 % more
+        late = number > 0 and ((number - 1) // 3) % 2 == 1
+        more = 4 * 3e-4 * 0.01 if work.name == "baseline of 5" and late else 0.0
+        return TIMES[work.name] + more
+
+    for row in measure(time_s=slower).steps:
+        if row.topk == 1:
+            assert row.baseline_spread == pytest.approx(0.01, rel=0.01)
+            assert row.spread == pytest.approx(0.0, abs=1e-9)
+
+
+def test_no_load_is_begun_once_the_time_is_up_and_the_record_names_them(measure: Measure) -> None:
+    told: list[str] = []
+    everything = measure()
+    assert len(everything.steps) == 8
+    # a sample moves the fake's clock by 0.3 s; the first load ends long after one second
+    record = measure(until_s=1.0, tell=told.append)
+    assert [(r.batch_size, r.context_tokens, r.topk) for r in record.steps] == [(1, 16, 1)]
+    left = [f"batch {b}, context {c}, topk {t}" for b in (1, 4) for c in (16, 64) for t in (1, 2)]
+    assert record.notes == tuple(f"{load}: left out for time" for load in left[1:])
+    assert set(record.notes) < set(told)
+    assert record.steps[0] == everything.steps[0]
+
+
+def test_a_refused_load_is_not_tried_again_once_the_time_is_up(measure: Measure) -> None:
+    def flat(work: Any, _: int) -> float:  # noqa: ANN401
+        return 1e-4 if work.name.startswith("draft") else TIMES[work.name]
+
+    told: list[str] = []
+    with pytest.raises(MeasurementRefusedError, match="batch 1, context 16, topk 1: refused"):
+        measure(time_s=flat, until_s=1.0, tell=told.append)
+    assert sum("refused" in line for line in told) == 1
+    assert sum("left out for time" in line for line in told) == 7
+
+
+def test_kernels_are_traced_once_after_everything_was_timed(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tracer stays attached to the process, and may slow what is timed after it."""
+    order: list[str] = []
+    found = (KernelTiming(name="linear", calls=9, time_s=1e-5),)
+
+    def trace(replay: Callable[[], None]) -> tuple[KernelTiming, ...]:
+        assert callable(replay)
+        order.append("trace")
+        return found
+
+    def sample(work: Any, _: int) -> float:  # noqa: ANN401
+        order.append(work.name)
+        return TIMES[work.name]
+
+    monkeypatch.setattr(measuring, "kernel_times", trace)
+    record = measure(time_s=sample)
+    assert order.count("trace") == 1
+    assert order[-1] == "trace"
+    assert record.kernels == found
+    assert record.kernels_of == "batch 1, context 16, topk 1: a flush and a draft of 5"
 
 
 def test_a_model_with_a_window_has_no_baseline(fake: Any) -> None:  # noqa: ANN401

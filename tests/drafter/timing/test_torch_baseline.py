@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from drafter.kernels.packed_weights import PackedWeights
 from drafter.random_weights import random_weights
 from drafter.reference import DraftModel, draft_chain
 from drafter.reference.example import example_spec
 from drafter.spec import Rope
-from drafter.timing.torch_baseline import TorchBaseline
+from drafter.timing.torch_baseline import NoAttentionKernelError, TorchBaseline
 from specmodel.errors import ParameterError
 
 SWITCHES: list[dict[str, Any]] = [
@@ -66,3 +67,40 @@ def test_a_window_that_the_baseline_does_not_compute_is_refused() -> None:
     packed = PackedWeights.from_canonical(spec, weights, dtype=torch.float32, device="cpu")
     with pytest.raises(ParameterError, match="there is no baseline for it"):
         TorchBaseline(spec, packed, batch_size=1, context_tokens=0, accepted=1, num_steps=1)
+
+
+def a_baseline() -> TorchBaseline:
+    spec = example_spec()
+    weights = random_weights(spec, seed=0, dtype=torch.float32)
+    packed = PackedWeights.from_canonical(spec, weights, dtype=torch.float32, device="cpu")
+    return TorchBaseline(spec, packed, batch_size=1, context_tokens=0, accepted=2, num_steps=2)
+
+
+def test_what_torch_says_without_a_kernel_of_attention_is_known() -> None:
+    """Its own words: attention of another device is all that it may use here."""
+    with (
+        sdpa_kernel(SDPBackend.CUDNN_ATTENTION),
+        pytest.raises(NoAttentionKernelError, match="for it: No viable backend for scaled_dot"),
+    ):
+        a_baseline().run(2)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("cutlassF: no kernel found to launch!", NoAttentionKernelError),
+        ("FlashAttention only supports Ampere GPUs or newer.", NoAttentionKernelError),
+        ("CUDA error: an illegal memory access was encountered", RuntimeError),
+        ("expected scalar type Half but found Float", RuntimeError),
+    ],
+)
+def test_other_failures_of_attention_are_not_taken_for_a_missing_kernel(
+    said: str, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", fail)
+    with pytest.raises(RuntimeError, match=said) as caught:
+        a_baseline().run(2)
+    assert type(caught.value) is kind

@@ -8,21 +8,41 @@ import torch
 from drafter.kernels.launch_plan import Tiles, default_tiles
 from drafter.public_shapes import public_shape
 from drafter.timing.refusals import MeasurementRefusedError
-from drafter.tuning import Found, Product, best_tiles, candidates, products, tuned_rows
+from drafter.tuned_products import Product, by_row, products
+from drafter.tuning import Found, best_tiles, candidates, shared_candidates, tuned_rows
+from specmodel.errors import ParameterError
 
 PRODUCT = Product("down", 64, 96)
 TRIES = [Tiles(block_n=n, block_k=64, num_warps=4, num_stages=1) for n in (2, 8, 16)]
 
 
 def sweep(watch: Any) -> Found:  # noqa: ANN401
-    return best_tiles(PRODUCT, 4, watch, device=torch.device("cpu"), tries=TRIES, checks=False)
+    return best_tiles([PRODUCT], 4, watch, device=torch.device("cpu"), tries=TRIES, checks=False)
 
 
 def test_the_fastest_tiles_win_and_stand_beside_those_of_the_rule(fake: Any) -> None:  # noqa: ANN401
-    times = {str(tiles): time_s for tiles, time_s in zip(TRIES, (3e-4, 1e-4, 2e-4), strict=True)}
+    seconds = zip(TRIES, (3e-4, 1e-4, 2e-4), strict=True)
+    times = {f"down {tiles}": time_s for tiles, time_s in seconds}
     found = sweep(fake(time_s=lambda work, _: times.get(work.name, 4e-4)))
     assert found.tiles == TRIES[1]
     assert found.default_s / found.time_s == pytest.approx(4.0)
+
+
+def test_products_of_a_row_are_timed_together(fake: Any) -> None:  # noqa: ANN401
+    """The best tiles of either are not the best of both."""
+    seconds = {"down": (1e-4, 2e-4, 6e-4), "fc": (7e-4, 4e-4, 1e-4)}
+    times = {
+        f"{name} {tiles}": time_s
+        for name, each in seconds.items()
+        for tiles, time_s in zip(TRIES, each, strict=True)
+    }
+    row = [PRODUCT, Product("fc", 64, 72)]
+    watch = fake(time_s=lambda work, _: times.get(work.name, 9e-4), cache_bytes=2 * 64 * 72 * 2)
+    found = best_tiles(row, 4, watch, device=torch.device("cpu"), tries=TRIES, checks=False)
+    assert found.tiles == TRIES[1]
+    # four caches: six copies of the larger, eight of the smaller
+    assert found.time_s == pytest.approx(2e-4 / 6 + 4e-4 / 8)
+    assert found.default_s == pytest.approx(9e-4 / 6 + 9e-4 / 8)
 
 
 def test_the_time_is_that_of_one_launch_of_the_rotation(fake: Any) -> None:  # noqa: ANN401
@@ -44,7 +64,7 @@ def test_a_device_whose_cache_is_unknown_is_refused(fake: Any) -> None:  # noqa:
 
 def test_only_what_beats_the_rule_by_more_than_noise_gets_a_row() -> None:
     def found(time_s: float, tokens: int) -> Found:
-        return Found(Product("down", 4096, 14336), tokens, TRIES[0], time_s, 1e-4)
+        return Found((Product("down", 4096, 14336),), tokens, TRIES[0], time_s, 1e-4)
 
     rows = tuned_rows([found(0.5e-4, 1), found(0.985e-4, 2), found(1e-4, 4)], sm=90, record="a GPU")
     (row,) = rows
@@ -57,7 +77,7 @@ def test_only_what_beats_the_rule_by_more_than_noise_gets_a_row() -> None:
 
 
 def test_the_spread_of_a_choice_is_that_of_the_winner_or_of_the_rule(fake: Any) -> None:  # noqa: ANN401
-    rule = str(default_tiles(90, 4, PRODUCT.rows, PRODUCT.width))
+    rule = f"down {default_tiles(90, 4, PRODUCT.rows, PRODUCT.width)}"
 
     def time_s(work: Any, number: int) -> float:  # noqa: ANN401
         return 1e-4 if work.name != rule else 4e-4 * (1.04 if number > 3 else 1.0)
@@ -65,7 +85,7 @@ def test_the_spread_of_a_choice_is_that_of_the_winner_or_of_the_rule(fake: Any) 
     assert sweep(fake(time_s=time_s)).spread == pytest.approx(0.04, rel=0.05)
 
 
-def test_every_product_of_a_step_is_swept_once_for_each_row_of_the_table() -> None:
+def test_every_product_of_a_step_is_swept_in_its_row_of_the_table() -> None:
     spec = public_shape("gpt-oss").spec
     shapes = {each.name: (each.rows, each.width) for each in products(spec)}
     # drafter.md 3: [(NH + 2 NKV) D, 2H], [H, NH D], [I, H], [H, I], [Vd, H], [H, A Ht]
@@ -74,8 +94,25 @@ def test_every_product_of_a_step_is_swept_once_for_each_row_of_the_table() -> No
         "out": (2880, 64 * 64),
         "gate and up": (17280, 2880),
         "down": (2880, 17280),
+        "head": (32000, 2880),
         "fc": (2880, 8640),
-    }  # the head, 32000 by 2880, shares its row with gate and up
+    }
+    rows = [[each.name for each in row] for row in by_row(products(spec))]
+    assert rows == [["qkv"], ["out"], ["gate and up", "head"], ["down"], ["fc"]]
+
+
+def test_products_of_latent_heads_are_refused() -> None:
+    with pytest.raises(ParameterError, match="grouped heads to be tuned, got latent"):
+        products(public_shape("Kimi-K2.5-MLA").spec)
+
+
+def test_tiles_of_a_row_fit_each_of_its_products() -> None:
+    spec = public_shape("gpt-oss").spec
+    (row,) = (each for each in by_row(products(spec)) if len(each) > 1)
+    shared = set(shared_candidates(89, 64, row))
+    assert shared == set(candidates(89, 64, row[0])) & set(candidates(89, 64, row[1]))
+    # two streams of weights leave less room than one
+    assert shared < set(candidates(89, 64, row[1]))
 
 
 @pytest.mark.parametrize("sm", [80, 89, 90, 100, 120])

@@ -8,20 +8,26 @@ import torch
 from drafter.model_to_run import ModelToRun
 from drafter.random_weights import random_weights
 from drafter.reference.example import example_spec
+from drafter.timing.draft_works import BaselineFailedError
 from drafter.timing.dry_stopwatch import DryStopwatch
 from drafter.timing.grid import DRY_GRID
 from drafter.timing.measuring import measured_record
 from drafter.timing.memory_read import LINE, memory_read
+from drafter.timing.torch_baseline import TorchBaseline
 from specmodel.errors import FormatError, ParameterError
 from specmodel.measurement import DraftRecord, load_record, save_record
 
 
-@pytest.fixture(scope="module")
-def record() -> DraftRecord:
+def rehearsed() -> DraftRecord:
     spec = example_spec()
     weights = random_weights(spec, seed=0, dtype=torch.float32)
     model = ModelToRun(name="example", layout="none", spec=spec, weights=weights)
     return measured_record(model, DRY_GRID, DryStopwatch(), device=torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def record() -> DraftRecord:
+    return rehearsed()
 
 
 def test_a_dry_run_shows_its_made_up_times_and_says_so(record: DraftRecord) -> None:
@@ -32,6 +38,21 @@ def test_a_dry_run_shows_its_made_up_times_and_says_so(record: DraftRecord) -> N
     assert [row.ratio for row in record.steps] == [pytest.approx(1.3)] * 2
     assert {row.topk for row in record.steps} == {1, 2}
     assert record.steps[0].baseline_s == pytest.approx(1.5 * record.steps[0].time_s)
+
+
+def test_a_baseline_that_fails_when_it_is_captured_is_one_line_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sound, calls = TorchBaseline.run, iter(range(99))
+
+    def failing_late(self: TorchBaseline, depth: int) -> None:
+        if next(calls):  # the run before anything is captured is the first
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+        sound(self, depth)
+
+    monkeypatch.setattr(TorchBaseline, "run", failing_late)
+    with pytest.raises(BaselineFailedError, match="topk 1: the torch baseline failed: CUDA error"):
+        rehearsed()
 
 
 def test_nothing_is_predicted_from_a_dry_run(record: DraftRecord, tmp_path: Path) -> None:

@@ -1,41 +1,215 @@
-"""The sweep leaves out tiles whose result is wrong, and computes what it times."""
+"""The sweep launches what a draft launches, computes what it times, and leaves out tiles that are wrong."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 
-from drafter import tuning
+from drafter.kernels import draft_steps, layer_pass
+from drafter.kernels.draft_shape import DraftShape
+from drafter.kernels.draft_steps import DraftSteps
+from drafter.kernels.head import head
 from drafter.kernels.launch_plan import Tiles
-from drafter.kernels.linear import linear
+from drafter.random_weights import random_weights
+from drafter.reference.example import example_spec
+from drafter.spec import DraftSpec
 from drafter.timing.dry_stopwatch import DryStopwatch
-from drafter.tuning import Product, best_tiles
+from drafter.timing.refusals import MeasurementRefusedError
+from drafter.tuned_launches import gate_up_launches, head_launches, linear_launches
+from drafter.tuned_launches.kinds import launches_of
+from drafter.tuned_launches.launches import Launches
+from drafter.tuned_products import Product, products
+from drafter.tuning import best_tiles
 
-TRIES = [Tiles(block_n=block_n, block_k=64, num_warps=2, num_stages=1) for block_n in (4, 16, 32)]
+CPU = torch.device("cpu")
+TRIES = [Tiles(block_n=block_n, block_k=64, num_warps=2, num_stages=1) for block_n in (16, 32)]
+HEAD = Product("head", 75, 48)
+EVERY = [
+    Product("qkv", 33, 48),
+    Product("qkv", 33, 48, has_bias=True),
+    Product("out", 33, 48),
+    Product("gate and up", 40, 24),
+    Product("down", 33, 48),
+    HEAD,
+    Product("head", 75, 48, feeds_normed=True),
+    Product("fc", 33, 72, has_bias=True),
+]
+MODULES = {"linear": linear_launches, "gate_up": gate_up_launches, "head": head_launches}
+"""Where the sweep launches each function from."""
 
 
-@pytest.mark.parametrize("product", [Product("out", 33, 48), Product("mlp", 40, 24, is_gated=True)])
-@pytest.mark.parametrize("tokens", [2, 16])
-def test_tiles_are_timed_on_copies_that_give_the_product(product: Product, tokens: int) -> None:
-    operands = tuning._Operands(product, tokens, torch.bfloat16, torch.device("cpu"), 4096)
-    assert operands.copies * product.rows * product.width * 2 >= 4 * 4096 / 2
-    for tiles in TRIES[1:]:
-        assert operands.error(tiles) < 1e-2
-    found = best_tiles(
-        product, tokens, DryStopwatch(), device=torch.device("cpu"), tries=TRIES[1:2]
-    )
-    assert found.time_s > 0
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(3)
 
 
-def test_tiles_whose_result_is_wrong_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def launches(product: Product, tokens: int) -> Launches:
+    return launches_of(product, tokens, copies=2, dtype=torch.bfloat16, device=CPU)
 
-    def wrong_for_16(*arguments: object, tiles: Tiles) -> None:
-        linear(*arguments, tiles=tiles)  # type: ignore[arg-type]
-        if tiles.block_n != 4:
-            out = arguments[2]
-            assert isinstance(out, torch.Tensor)
-            out[0, 0] += 10.0
 
-    monkeypatch.setattr(tuning, "linear", wrong_for_16)
-    product = Product("out", 33, 48)
-    found = best_tiles(product, 2, DryStopwatch(), device=torch.device("cpu"), tries=TRIES)
-    assert found.tiles.block_n == 4
+@pytest.mark.parametrize("product", EVERY, ids=str)
+@pytest.mark.parametrize("tokens", [2, 5, 16])
+def test_what_is_timed_gives_the_product(product: Product, tokens: int) -> None:
+    made = launches(product, tokens)
+    for tiles in TRIES:
+        assert made.error(tiles) <= 0.5
+
+
+def test_a_tile_of_the_head_may_be_made_in_parts() -> None:
+    """Less rows at a time than a tile has: a maximum over parts."""
+    parts = Tiles(block_n=4, block_k=64, num_warps=2, num_stages=1)
+    assert launches(HEAD, 2).error(parts) <= 0.5
+
+
+def one_element(*arguments: Any) -> None:  # noqa: ANN401
+    arguments[-1][0, 7] += 0.5
+
+
+def wrong_maximum(*arguments: Any) -> None:  # noqa: ANN401
+    arguments[2][0, 1] += 0.5
+
+
+def wrong_sum(*arguments: Any) -> None:  # noqa: ANN401
+    arguments[3][0, 1] *= 1.5
+
+
+def worse_id(*arguments: Any) -> None:  # noqa: ANN401
+    arguments[4][0, 1, 0] -= 1
+
+
+def id_of_another_tile(*arguments: Any) -> None:  # noqa: ANN401
+    arguments[4][0, 1, 0] -= 64
+
+
+def nothing_written(*arguments: Any) -> None:  # noqa: ANN401
+    arguments[2].fill_(float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("product", "tokens", "damage"),
+    [
+        *((product, 2, one_element) for product in EVERY if product.name != "head"),
+        (EVERY[2], 16, one_element),
+        (EVERY[3], 16, one_element),
+        *(
+            (HEAD, 2, damage)
+            for damage in (wrong_maximum, wrong_sum, worse_id, id_of_another_tile, nothing_written)
+        ),
+        (HEAD, 16, wrong_maximum),
+    ],
+    ids=lambda each: each.__name__ if callable(each) else str(each),
+)
+def test_tiles_whose_result_is_wrong_are_refused(
+    product: Product, tokens: int, damage: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One element among all is enough, for every product."""
+    function = {"gate and up": "gate_up", "head": "head"}.get(product.name, "linear")
+    sound = getattr(MODULES[function], function)
+
+    def wrong_unless_32(*arguments: Any, tiles: Tiles, **options: Any) -> None:  # noqa: ANN401
+        sound(*arguments, tiles=tiles, **options)
+        if tiles.block_n != 32:
+            damage(*arguments)
+
+    monkeypatch.setattr(MODULES[function], function, wrong_unless_32)
+    found = best_tiles([product], tokens, DryStopwatch(), device=CPU, tries=TRIES)
+    assert found.tiles.block_n == 32
     assert found.default_s == float("inf")  # the rule's own 64 rows were wrong too
+
+
+def test_a_row_without_right_tiles_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear_launches, "linear", lambda *_, **__: None)
+    with pytest.raises(MeasurementRefusedError, match="no tiles give what fp64 gives"):
+        best_tiles([EVERY[4]], 2, DryStopwatch(), device=CPU, tries=TRIES[:1])
+
+
+def test_tiles_of_a_row_have_to_be_right_for_every_product_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def wrong_for_16(*arguments: Any, tiles: Tiles, **options: Any) -> None:  # noqa: ANN401
+        head(*arguments, tiles=tiles, **options)
+        if tiles.block_n == 16:
+            wrong_maximum(*arguments)
+
+    monkeypatch.setattr(head_launches, "head", wrong_for_16)
+    row = [Product("gate and up", 70, 48), HEAD]
+    found = best_tiles(row, 2, DryStopwatch(), device=CPU, tries=TRIES)
+    assert found.tiles.block_n != 16
+    assert found.products == tuple(row)
+
+
+class Launch(NamedTuple):
+    """What decides which kernel is launched, and what it reads and writes."""
+
+    function: str
+    shape: tuple[int, ...]
+    tokens: int
+    inputs: torch.dtype
+    writes: tuple[torch.dtype, ...]
+    extras: frozenset[tuple[str, torch.dtype]]
+    topk: int
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
+    """Launches of products, wherever they are made from."""
+    seen: list[Launch] = []
+
+    def record(name: str, sound: Callable[..., None]) -> Callable[..., None]:
+        def run(*arguments: torch.Tensor, **options: Any) -> None:  # noqa: ANN401
+            split = 3 if name == "gate_up" else 2
+            extras = {
+                (key, value.dtype)
+                for key, value in options.items()
+                if key in {"norm", "residual", "bias"} and value is not None
+            }
+            index = options.get("input_index")
+            seen.append(
+                Launch(
+                    name,
+                    tuple(arguments[1].shape),
+                    len(arguments[0] if index is None else index),
+                    arguments[0].dtype,
+                    tuple(each.dtype for each in arguments[split:]),
+                    frozenset(extras),
+                    arguments[4].shape[-1] if name == "head" else 0,
+                )
+            )
+            sound(*arguments, **options)
+
+        return run
+
+    for module in (layer_pass, draft_steps, *MODULES.values()):
+        for name in MODULES:
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, record(name, getattr(module, name)))
+    return seen
+
+
+SPECS: list[DraftSpec] = [
+    example_spec(),
+    replace(example_spec(), norm_output=True, attention_bias=True, fc_bias=True),
+]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=["plain", "norm_output, biases"])
+@pytest.mark.parametrize("batch", [1, 6, 9])
+def test_the_sweep_launches_what_a_draft_launches(
+    spec: DraftSpec, batch: int, recorded: list[Launch]
+) -> None:
+    """Both sides of the limits at which norms leave the products and tensor cores take over."""
+    weights = random_weights(spec, seed=0, dtype=torch.float32)
+    if spec.attention_bias:
+        weights["layers.0.self_attn.o_proj.bias"] = torch.zeros(spec.hidden_size)
+    shape = DraftShape(batch_size=batch, num_steps=2, most_accepted=1, capacity=8)
+    steps = DraftSteps(spec, weights, shape, dtype=torch.bfloat16, device=CPU)
+    steps.accepted.fill_(1)
+    steps.run()
+    drafted = set(recorded)
+    recorded.clear()
+    for product in products(spec):
+        launches(product, batch).launched(TRIES[-1])(0)
+    assert len(set(recorded)) == 6
+    assert set(recorded) == drafted
