@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product as product_of
 from typing import Final, NamedTuple, final
 
+from drafter.kernels.attention_widths import AttentionWidths
 from drafter.kernels.gate_up import gate_up
 from drafter.kernels.launch_plan import (
     MATVEC_TOKENS,
@@ -99,7 +100,8 @@ def products(spec: DraftSpec) -> tuple[Product, ...]:
     Parameters
     ----------
     spec : DraftSpec
-        Grouped heads.
+        Shapes. Of latent heads the first product gives compressed queries and latents, `expand` the queries
+        of every head; their small products by the head have no row of the table.
 
     Returns
     -------
@@ -116,14 +118,17 @@ def products(spec: DraftSpec) -> tuple[Product, ...]:
     >>> [each.name for each in products(public_shape("Llama-3.1-8B").spec)]
     ['qkv', 'out', 'gate and up', 'down', 'head']
     """
-    hidden = spec.hidden_size
+    hidden, latent, widths = spec.hidden_size, spec.latent, AttentionWidths.of(spec)
     found = [
-        Product("qkv", (spec.num_heads + 2 * spec.num_kv_heads) * spec.head_dim, 2 * hidden),
-        Product("out", hidden, spec.num_heads * spec.head_dim),
+        Product("qkv", widths.first_rows, 2 * hidden),
+        Product("out", hidden, widths.out),
         Product("gate and up", spec.mlp_width, hidden, is_gated=True),
         Product("down", hidden, spec.mlp_width),
         Product("head", spec.draft_vocab_size, hidden),
     ]
+    if latent is not None:
+        rows = spec.num_heads * (latent.nope_dim + latent.rope_dim)
+        found.append(Product("expand", rows, latent.query_rank))
     if spec.use_aux_hidden_state:
         width = spec.num_aux_states * spec.target_hidden_size
         found.append(Product("fc", hidden, width))

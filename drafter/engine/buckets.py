@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final, final
 
+from drafter.kernels.latent_attention import LATENT_ROWS
+from drafter.spec import DraftSpec
 from specmodel.errors import ParameterError
 
 BATCH_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64)
@@ -128,6 +130,34 @@ def row_bucket(count: int) -> int:
     return int(1 << (count - 1).bit_length())
 
 
+def cache_readers(spec: DraftSpec) -> int:
+    r"""Programs of attention that read the whole cache of a request for one token, each on its own.
+
+    .. math:: N_{KV} \text{ or } \lceil N_H / 16 \rceil
+
+    Parameters
+    ----------
+    spec : DraftSpec
+        Grouped heads have a program for each :math:`N_{KV}`, latent heads one for 16 of :math:`N_H`.
+
+    Returns
+    -------
+    int
+        At least 1, [-].
+
+    Notes
+    -----
+    What `split_bucket` counts beside the requests.
+
+    Examples
+    --------
+    >>> from drafter.public_shapes import public_shape
+    >>> [cache_readers(public_shape(name).spec) for name in ("Llama-3.1-8B", "Kimi-K2.5-MLA")]
+    [8, 4]
+    """
+    return spec.num_kv_heads if spec.latent is None else -(-spec.num_heads // LATENT_ROWS)
+
+
 def split_bucket(
     context_tokens: int, *, batch_size: int, num_kv_heads: int, num_multiprocessors: int
 ) -> int:
@@ -143,7 +173,7 @@ def split_bucket(
     context_tokens : int
         :math:`C`, slots of the longest request, drafts included, at least 1, [tokens].
     batch_size, num_kv_heads : int
-        :math:`B, N_{KV}`, programs that there are without a cut, [-].
+        :math:`B, N_{KV}`, programs that there are without a cut; `cache_readers` for latent heads, [-].
     num_multiprocessors : int
         :math:`S`; 1 where there is no GPU, [-].
 

@@ -107,7 +107,7 @@ def measured_record(
     MeasurementRefusedError
         If the bandwidth, or every load, is refused.
     ParameterError
-        If the model has latent heads, or counts do not fit.
+        If counts do not fit.
 
     Notes
     -----

@@ -61,6 +61,19 @@ CONFIGURATIONS: dict[str, tuple[str, torch.dtype, dict[str, Any], dict[str, Any]
         {"qk_norm": True, "sliding_window": 512, "norm_output": True},
         {"batch_size": 2, "topk": 4, "num_draft_tokens": 16, "most_accepted": 4, "is_fused": False},
     ),
+    # latent heads: one request with launches that overlap where the target can, and a tree
+    "latent": (
+        "kimi-k2.7-code-mla",
+        torch.bfloat16,
+        {},
+        {"batch_size": 1, "most_accepted": 4, "num_splits": 64},
+    ),
+    "latent tree": (
+        "kimi-k2.7-code-mla",
+        torch.float16,
+        {"sliding_window": 512},
+        {"batch_size": 8, "topk": 8, "num_draft_tokens": 32, "is_fused": False},
+    ),
 }
 
 
@@ -99,7 +112,9 @@ def launches(name: str, sm: int) -> list[Launch]:
         for tensor, shape in expected_shapes(spec).items()
     }
     weights["d2t"] = torch.empty(spec.draft_vocab_size, dtype=torch.int64, device="meta")
-    shape = DraftShape(num_steps=3, is_programmatic=sm >= 90 and name == "chain", **counts)
+    shape = DraftShape(
+        num_steps=3, is_programmatic=sm >= 90 and name in {"chain", "latent"}, **counts
+    )
     JITFunction.run = record
     with planned_for(sm):
         DraftSteps(spec, weights, shape, dtype=dtype, device="meta").run()

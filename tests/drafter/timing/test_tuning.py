@@ -78,6 +78,16 @@ def test_every_product_of_a_step_is_swept_once_for_each_row_of_the_table() -> No
     }  # the head, 32000 by 2880, shares its row with gate and up
 
 
+def test_products_of_latent_heads_have_their_own_shapes() -> None:
+    shapes = {
+        each.name: (each.rows, each.width) for each in products(public_shape("Kimi-K2.5-MLA").spec)
+    }
+    # drafter.md 3: [ql + kl + rope, 2H], [NH (nope + rope), ql], [H, NH v]
+    assert shapes["qkv"] == (1536 + 512 + 64, 2 * 7168)
+    assert shapes["expand"] == (64 * 192, 1536)
+    assert shapes["out"] == (7168, 64 * 128)
+
+
 @pytest.mark.parametrize("sm", [80, 89, 90, 100, 120])
 @pytest.mark.parametrize("tokens", [1, 8, 9, 64])
 def test_tiles_that_are_tried_fit_the_device(sm: int, tokens: int) -> None:
