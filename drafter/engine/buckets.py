@@ -130,15 +130,18 @@ def row_bucket(count: int) -> int:
     return int(1 << (count - 1).bit_length())
 
 
-def cache_readers(spec: DraftSpec) -> int:
-    r"""Programs of attention that read the whole cache of a request for one token, each on its own.
+def cache_readers(spec: DraftSpec, *, topk: int) -> int:
+    r"""Programs of attention that share a request in a draft step before its context is cut.
 
-    .. math:: N_{KV} \text{ or } \lceil N_H / 16 \rceil
+    .. math:: N_{KV} \text{ or } \lceil k N_H / 16 \rceil
 
     Parameters
     ----------
     spec : DraftSpec
-        Grouped heads have a program for each :math:`N_{KV}`, latent heads one for 16 of :math:`N_H`.
+        Grouped heads have a program for each of :math:`N_{KV}`, whose rows hold all branches; latent heads
+        one for 16 rows, a row being one of :math:`N_H` heads of a branch.
+    topk : int
+        :math:`k`, branches, [-].
 
     Returns
     -------
@@ -147,15 +150,18 @@ def cache_readers(spec: DraftSpec) -> int:
 
     Notes
     -----
-    What `split_bucket` counts beside the requests.
+    What `split_bucket` counts beside the requests. A part of latent heads is as wide as a latent, so parts
+    that fill no chip cost more than those of grouped heads.
 
     Examples
     --------
     >>> from drafter.public_shapes import public_shape
-    >>> [cache_readers(public_shape(name).spec) for name in ("Llama-3.1-8B", "Kimi-K2.5-MLA")]
-    [8, 4]
+    >>> cache_readers(public_shape("Llama-3.1-8B").spec, topk=4)
+    8
+    >>> cache_readers(public_shape("Kimi-K2.5-MLA").spec, topk=4)
+    16
     """
-    return spec.num_kv_heads if spec.latent is None else -(-spec.num_heads // LATENT_ROWS)
+    return spec.num_kv_heads if spec.latent is None else -(-topk * spec.num_heads // LATENT_ROWS)
 
 
 def split_bucket(
@@ -173,7 +179,7 @@ def split_bucket(
     context_tokens : int
         :math:`C`, slots of the longest request, drafts included, at least 1, [tokens].
     batch_size, num_kv_heads : int
-        :math:`B, N_{KV}`, programs that there are without a cut; `cache_readers` for latent heads, [-].
+        :math:`B, N_{KV}`, programs that there are without a cut; of latent heads what `cache_readers` says, [-].
     num_multiprocessors : int
         :math:`S`; 1 where there is no GPU, [-].
 

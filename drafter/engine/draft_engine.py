@@ -270,7 +270,7 @@ class DraftEngine:
             num_splits=split_bucket(
                 min(context_tokens or self.state.capacity, self.state.capacity),
                 batch_size=padded,
-                num_kv_heads=cache_readers(self.state.spec),
+                num_kv_heads=cache_readers(self.state.spec, topk=topk),
                 num_multiprocessors=self._num_multiprocessors,
             ),
         )

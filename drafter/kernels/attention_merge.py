@@ -11,9 +11,8 @@ from drafter.kernels.numerics import rounded
 ROWS_INTERPRETED = 16
 """Rows of one program without a GPU, [-]."""
 
-VALUES_PER_WARP = 2048
-"""Values of all parts that one warp holds: 64 registers a thread, [-]."""
-
+VALUES_PER_WARP = 1024
+"""Values of all parts that one warp holds, up to 8 warps: 32 registers a thread, [-]."""
 
 MOST_COLUMNS = 128
 """Columns of one program, [-]."""

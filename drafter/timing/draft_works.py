@@ -83,7 +83,7 @@ class WorkSource(NamedTuple):
                 num_splits=split_bucket(
                     longest,
                     batch_size=batch,
-                    num_kv_heads=cache_readers(spec),
+                    num_kv_heads=cache_readers(spec, topk=load.topk),
                     num_multiprocessors=self.num_multiprocessors,
                 ),
             ),

@@ -72,7 +72,7 @@ CONFIGURATIONS: dict[str, tuple[str, torch.dtype, dict[str, Any], dict[str, Any]
         "kimi-k2.7-code-mla",
         torch.float16,
         {"sliding_window": 512},
-        {"batch_size": 8, "topk": 8, "num_draft_tokens": 32, "is_fused": False},
+        {"batch_size": 4, "topk": 8, "num_draft_tokens": 32, "is_fused": False},
     ),
 }
 
