@@ -3,16 +3,21 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
+from drafter.kernels.cache_space import CacheSpace
 from drafter.kernels.draft_shape import DraftShape
 from drafter.kernels.draft_steps import DraftSteps
+from drafter.kernels.fed import Fed
 from drafter.kernels.gate_up import gate_up
 from drafter.kernels.head import head
 from drafter.kernels.head_product import head_product
 from drafter.kernels.latent_attention import latent_attention
+from drafter.kernels.layer_buffers import LayerBuffers
+from drafter.kernels.layer_pass import _attend
 from drafter.kernels.linear import linear
 from drafter.kernels.packed_weights import PackedWeights
 from drafter.kernels.row_norm import row_norm
@@ -129,6 +134,19 @@ def test_weights_of_the_other_kind_of_heads_are_refused() -> None:
     weights = random_weights(SPEC, seed=0, dtype=torch.float32)
     with pytest.raises(ParameterError, match=r"a mapping with layers\.0\.self_attn\.q_a_proj"):
         PackedWeights.from_canonical(of_latents, weights, dtype=torch.float32, device="cpu")
+
+
+def test_buffers_of_the_other_kind_of_heads_are_refused() -> None:
+    latent = LatentHeads(query_rank=4, kv_rank=4, nope_dim=4, rope_dim=4, value_dim=4)
+    options: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}
+    weights = random_weights(SPEC, seed=0, dtype=torch.float32)
+    packed = PackedWeights.from_canonical(SPEC, weights, **options)
+    cache = CacheSpace.empty(SPEC, batch_size=1, capacity=4, **options)
+    place = torch.zeros(1, dtype=torch.int32)
+    fed = Fed(place, torch.ones(1, SPEC.hidden_size), None, place, place, place)
+    others = LayerBuffers.empty(replace(SPEC, latent=latent), 1, num_splits=1, **options)
+    with pytest.raises(ParameterError, match="buffers must be of the weights' kind"):
+        _attend(SPEC, packed, others, cache, fed, programmatic=False)
 
 
 def test_inputs_of_another_batch_are_refused() -> None:
