@@ -204,7 +204,7 @@ def bar_verdict(record: DraftRecord) -> str:
 def _cached_bytes(record: DraftRecord) -> int:
     """Bytes that the cache holds for a token, [B].
 
-    A record does not say how wide latents are; 576 values a token do not change a figure in MB.
+    A record does not say how wide latents are: the one to two MB of a short context stay with the weights.
     """
     if record.shapes.attention == "latent":
         return 0
