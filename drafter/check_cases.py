@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, final
 
-from drafter.spec import DraftSpec, Rope
+from drafter.spec import DraftSpec, LatentHeads, Rope
 
 LIMITS: Mapping[str, float] = MappingProxyType(
     {"float32": 1e-5, "float16": 3e-3, "bfloat16": 1.5e-2}
@@ -206,6 +206,13 @@ def check_cases() -> tuple[CheckCase, ...]:
         fc_bias=True,
         rope=Rope(kind="yarn", theta=5e4, factor=16.0, original_max_positions=64),
     )
+    latent = replace(
+        _ODD,
+        latent=LatentHeads(query_rank=37, kv_rank=50, nope_dim=13, rope_dim=6, value_dim=11),
+        rope=Rope(
+            kind="yarn", theta=5e4, factor=16.0, original_max_positions=64, mscale_all_dim=1.0
+        ),
+    )
     tree = CheckCase(
         name="tree", spec=_ODD, dtype="float32", batch_size=2, topk=3, num_draft_tokens=8
     )
@@ -221,6 +228,8 @@ def check_cases() -> tuple[CheckCase, ...]:
         CheckCase(name="batch 12", spec=_ODD, dtype="float16", batch_size=12, num_steps=2),
         tree,
         replace(tree, spec=newer, dtype="bfloat16", batch_size=1, before=11),
+        CheckCase(name="latent", spec=latent, dtype="float32", batch_size=2, before=5),
+        replace(tree, name="latent tree", spec=latent, dtype="bfloat16", before=7),
     )
 
 

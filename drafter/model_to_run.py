@@ -11,7 +11,7 @@ from drafter.random_weights import random_weights
 from drafter.spec import DraftSpec
 from drafter.subject import names_folder
 from drafter.torch_extra import torch
-from specmodel.errors import ParameterError, UnknownKeyError
+from specmodel.errors import UnknownKeyError
 
 STORAGE_TYPES: Final = ("bfloat16", "float16", "float32")
 """Names of the types that weights and cache may have."""
@@ -31,7 +31,7 @@ class ModelToRun:
     layout : str
         Layout of the checkpoint, or that there was none.
     spec : DraftSpec
-        Shapes and switches; grouped heads.
+        Shapes and switches.
     weights : mapping of str to torch.Tensor
         Canonical names.
     substituted : tuple of str
@@ -72,8 +72,6 @@ def model_to_run(name: str, *, device: str = "cpu", target: Path | str | None = 
     ------
     FormatError
         If the checkpoint is not sound.
-    ParameterError
-        If the heads are latent, which no kernel computes.
     UnknownKeyError
         If there is neither such a folder nor such a shape.
 
@@ -90,7 +88,6 @@ def model_to_run(name: str, *, device: str = "cpu", target: Path | str | None = 
     """
     if names_folder(name):
         checkpoint = load_checkpoint(name, target=target)
-        _check_heads(checkpoint.config.spec)
         return ModelToRun(
             name=Path(name).resolve().name or name,
             layout=f"{checkpoint.config.layout} ({checkpoint.config.architecture})",
@@ -103,7 +100,6 @@ def model_to_run(name: str, *, device: str = "cpu", target: Path | str | None = 
     except UnknownKeyError as error:
         what = "folder or draft shape"
         raise UnknownKeyError(what, name[:_SHOWN_CHARACTERS], error.known) from None
-    _check_heads(shape.spec)
     return ModelToRun(
         name=shape.name,
         layout=f"none: numbers of a public draft model (confidence: {shape.confidence})",
@@ -111,10 +107,3 @@ def model_to_run(name: str, *, device: str = "cpu", target: Path | str | None = 
         weights=random_weights(shape.spec, seed=0, dtype=torch.bfloat16, device=device),
         substituted=("every tensor: random, of a public shape; tokens mean nothing",),
     )
-
-
-def _check_heads(spec: DraftSpec) -> None:
-    """Latent heads are read and floored, but not computed by kernels yet."""
-    if spec.latent is not None:
-        hint = "`specmodel drafter floor` and the fp64 reference know latent ones"
-        raise ParameterError("attention", "latent", "grouped heads for the kernels", hint)

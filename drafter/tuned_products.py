@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple, final
 
+from drafter.kernels.attention_widths import AttentionWidths
 from drafter.kernels.launch_plan import power_of_two
 from drafter.spec import DraftSpec
-from specmodel.errors import ParameterError
 
 
 @final
@@ -15,7 +15,7 @@ class Product(NamedTuple):
     Parameters
     ----------
     name : str
-        ``qkv``, ``out``, ``gate and up``, ``down``, ``head`` or ``fc``: what is launched for it.
+        ``qkv``, ``expand``, ``out``, ``gate and up``, ``down``, ``head`` or ``fc``: what is launched for it.
     rows, width : int
         Shape of the weights; gate and up are two matrices of that shape, [-].
     has_bias : bool
@@ -59,17 +59,13 @@ def products(spec: DraftSpec) -> tuple[Product, ...]:
     Parameters
     ----------
     spec : DraftSpec
-        Grouped heads.
+        Shapes. Of latent heads the first product gives compressed queries and latents, `expand` the queries
+        of every head; their small products by the head have no row of the table.
 
     Returns
     -------
     tuple of Product
         In the order of a step; the fusion last.
-
-    Raises
-    ------
-    ParameterError
-        If the heads are latent, whose products are others.
 
     Examples
     --------
@@ -77,14 +73,14 @@ def products(spec: DraftSpec) -> tuple[Product, ...]:
     >>> [each.name for each in products(public_shape("Llama-3.1-8B").spec)]
     ['qkv', 'out', 'gate and up', 'down', 'head', 'fc']
     """
-    if spec.latent is not None:
-        hint = "tiles of latent heads are those of the rule"
-        raise ParameterError("attention", "latent", "grouped heads to be tuned", hint)
-    hidden, biased = spec.hidden_size, spec.attention_bias
-    heads = spec.num_heads * spec.head_dim
-    found = [
-        Product("qkv", heads + 2 * spec.num_kv_heads * spec.head_dim, 2 * hidden, biased),
-        Product("out", hidden, heads, biased),
+    hidden, biased, latent = spec.hidden_size, spec.attention_bias, spec.latent
+    widths = AttentionWidths.of(spec)
+    found = [Product("qkv", widths.first_rows, 2 * hidden, biased)]
+    if latent is not None:
+        rows = spec.num_heads * (latent.nope_dim + latent.rope_dim)
+        found.append(Product("expand", rows, latent.query_rank))
+    found += [
+        Product("out", hidden, widths.out, biased),
         Product("gate and up", spec.mlp_width, hidden),
         Product("down", hidden, spec.mlp_width),
         Product("head", spec.draft_vocab_size, hidden, feeds_normed=spec.norm_output),

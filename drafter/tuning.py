@@ -12,6 +12,7 @@ from drafter.kernels.launch_plan import (
     dot_tokens,
     power_of_two,
 )
+from drafter.kernels.pick import MOST_TILES
 from drafter.timing.refusals import LEAST_FLUSHES, MeasurementRefusedError, check_spread
 from drafter.timing.samples import Difference, Samples, relative_difference
 from drafter.timing.stopwatch import SamplePlan, Stopwatch, Work, timed
@@ -98,7 +99,11 @@ def candidates(sm: int, tokens: int, product: Product) -> Iterator[Tiles]:
     """
     widest = power_of_two(product.width)
     tries = _matvec_tiles() if tokens <= MATVEC_TOKENS else _dot_tiles(sm, tokens, product)
-    return (tiles for tiles in tries if tiles.block_k <= widest)
+    fits = (tiles for tiles in tries if tiles.block_k <= widest)
+    if product.name != "head" or tokens <= MATVEC_TOKENS:
+        return fits
+    # one program picks from all tiles of the head
+    return (tiles for tiles in fits if product.rows <= MOST_TILES * tiles.block_n)
 
 
 def _matvec_tiles() -> Iterator[Tiles]:
@@ -215,7 +220,9 @@ def best_tiles(
         for product in row
     ]
     # the rule may cut products differently that share a row
-    rules = [default_tiles(sm, tokens, each.rows, each.width) for each in row]
+    rules = [
+        default_tiles(sm, tokens, each.rows, each.width, is_gated=each.is_gated) for each in row
+    ]
     chosen = shared_candidates(sm, tokens, row) if tries is None else tries
     right = [
         [

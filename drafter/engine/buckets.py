@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final, final
 
+from drafter.kernels.latent_attention import LATENT_ROWS
+from drafter.spec import DraftSpec
 from specmodel.errors import ParameterError
 
 BATCH_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64)
@@ -128,6 +130,40 @@ def row_bucket(count: int) -> int:
     return int(1 << (count - 1).bit_length())
 
 
+def cache_readers(spec: DraftSpec, *, topk: int) -> int:
+    r"""Programs of attention that share a request in a draft step before its context is cut.
+
+    .. math:: N_{KV} \text{ or } \lceil k N_H / 16 \rceil
+
+    Parameters
+    ----------
+    spec : DraftSpec
+        Grouped heads have a program for each of :math:`N_{KV}`, whose rows hold all branches; latent heads
+        one for 16 rows, a row being one of :math:`N_H` heads of a branch.
+    topk : int
+        :math:`k`, branches, [-].
+
+    Returns
+    -------
+    int
+        At least 1, [-].
+
+    Notes
+    -----
+    What `split_bucket` counts beside the requests. A part of latent heads is as wide as a latent, so parts
+    that fill no chip cost more than those of grouped heads.
+
+    Examples
+    --------
+    >>> from drafter.public_shapes import public_shape
+    >>> cache_readers(public_shape("Llama-3.1-8B").spec, topk=4)
+    8
+    >>> cache_readers(public_shape("Kimi-K2.5-MLA").spec, topk=4)
+    16
+    """
+    return spec.num_kv_heads if spec.latent is None else -(-topk * spec.num_heads // LATENT_ROWS)
+
+
 def split_bucket(
     context_tokens: int, *, batch_size: int, num_kv_heads: int, num_multiprocessors: int
 ) -> int:
@@ -143,7 +179,7 @@ def split_bucket(
     context_tokens : int
         :math:`C`, slots of the longest request, drafts included, at least 1, [tokens].
     batch_size, num_kv_heads : int
-        :math:`B, N_{KV}`, programs that there are without a cut, [-].
+        :math:`B, N_{KV}`, programs that there are without a cut; of latent heads what `cache_readers` says, [-].
     num_multiprocessors : int
         :math:`S`; 1 where there is no GPU, [-].
 

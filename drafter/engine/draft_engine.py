@@ -5,7 +5,7 @@ from typing import NamedTuple, final
 
 import torch
 
-from drafter.engine.buckets import Bucket, batch_bucket, row_bucket, split_bucket
+from drafter.engine.buckets import Bucket, batch_bucket, cache_readers, row_bucket, split_bucket
 from drafter.engine.captured_run import CapturedRun, GraphPool
 from drafter.engine.shared_state import SharedState
 from drafter.kernels.argument_checks import INDEX_TYPES, STORAGE_TYPES, check_tensor
@@ -71,7 +71,7 @@ class DraftEngine:
     Parameters
     ----------
     spec : DraftSpec
-        Shapes and switches; grouped heads.
+        Shapes and switches.
     weights : mapping of str to torch.Tensor
         Canonical names.
     dtype : torch.dtype
@@ -270,7 +270,7 @@ class DraftEngine:
             num_splits=split_bucket(
                 min(context_tokens or self.state.capacity, self.state.capacity),
                 batch_size=padded,
-                num_kv_heads=self.state.spec.num_kv_heads,
+                num_kv_heads=cache_readers(self.state.spec, topk=topk),
                 num_multiprocessors=self._num_multiprocessors,
             ),
         )

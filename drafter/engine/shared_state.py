@@ -7,11 +7,10 @@ import torch
 
 from drafter.engine.buckets import BATCH_BUCKETS, Bucket, batch_bucket
 from drafter.kernels.argument_checks import check_range
+from drafter.kernels.cache_space import CacheSpace
 from drafter.kernels.draft_shape import DraftShape
 from drafter.kernels.draft_steps import DraftSteps
-from drafter.kernels.layer_pass import CacheSpace
 from drafter.kernels.packed_weights import PackedWeights
-from drafter.kernels.rope_table import rope_table
 from drafter.spec import DraftSpec
 
 
@@ -22,7 +21,7 @@ class SharedState:
     Parameters
     ----------
     spec : DraftSpec
-        Shapes and switches; grouped heads.
+        Shapes and switches.
     weights : mapping of str to torch.Tensor
         Canonical names.
     dtype : torch.dtype
@@ -77,16 +76,15 @@ class SharedState:
         self.context_tokens = context_tokens
         self._weights = weights
         self.packed = PackedWeights.from_canonical(spec, weights, dtype=dtype, device=device)
-        cache = (self.most_requests, capacity, spec.num_kv_heads, spec.head_dim)
-        self.keys, self.values = (torch.zeros(cache, dtype=dtype, device=device) for _ in range(2))
-        self.angles = rope_table(
-            spec.rope,
-            head_dim=spec.head_dim,
-            num_positions=capacity,
-            max_positions=spec.max_positions,
-            context_tokens=context_tokens,
+        self.cache = CacheSpace.empty(
+            spec,
+            batch_size=self.most_requests,
+            capacity=capacity,
+            dtype=dtype,
             device=device,
+            context_tokens=context_tokens,
         )
+        self.keys, self.values = self.cache.keys, self.cache.values
 
     def steps(
         self,
@@ -136,7 +134,6 @@ class SharedState:
             is_programmatic=is_programmatic,
             keeps_logits=keeps_logits,
         )
-        rows = slice(0, bucket.batch_size)
         steps = DraftSteps(
             self.spec,
             self._weights,
@@ -146,5 +143,5 @@ class SharedState:
             context_tokens=self.context_tokens,
         )
         steps.weights = self.packed
-        steps._cache = CacheSpace(self.keys[rows], self.values[rows], *self.angles)  # noqa: SLF001
+        steps._cache = self.cache.of_requests(bucket.batch_size)  # noqa: SLF001
         return steps

@@ -1,7 +1,7 @@
 """Triton kernels of one EAGLE-3 draft step, each with a launch function that checks its shapes.
 
 One family per module. Device functions that several kernels share stand in `numerics`,
-`candidate_keys`, `matvec` and `swap_dot`; `draft_steps` runs extend and decode steps from them.
+`candidate_keys`, `context_part`, `matvec` and `swap_dot`; `draft_steps` runs extend and decode steps from them.
 
 Rules of every kernel, each of which a test holds:
 

@@ -12,6 +12,7 @@ from drafter.kernels.argument_checks import (
     check_range,
     check_tensor,
 )
+from drafter.kernels.context_part import is_seen, part_bounds, softmax_end, softmax_step
 from drafter.kernels.launch_plan import options, power_of_two
 from drafter.kernels.numerics import dot, rounded
 
@@ -35,7 +36,7 @@ MOST_REGISTERS = 192
 
 
 @triton.jit(do_not_specialize=["width", "capacity", "num_heads", "num_kv_heads", "num_splits"])
-def attention_kernel(  # noqa: PLR0915 - one pass over the context
+def attention_kernel(
     query: tl.tensor,
     key_cache: tl.tensor,
     value_cache: tl.tensor,
@@ -78,18 +79,21 @@ def attention_kernel(  # noqa: PLR0915 - one pass over the context
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
 
-    length = tl.minimum(tl.load(lengths + request), capacity)
-    low = 0
-    if window is not None:
-        # no row stands further back than its width of rows before the end
-        low = tl.maximum(length - width - window, 0)
-        if ancestors is not None:
-            low = tl.maximum(tl.load(tail_starts + request) - window, 0)
-    share = tl.cdiv(tl.cdiv(tl.maximum(length - low, 0), num_splits), BLOCK_N) * BLOCK_N
-    begin = low + split * share
-    end = tl.minimum(begin + share, length)
-
+    begin, end = part_bounds(
+        lengths,
+        tail_starts,
+        ancestors,
+        request,
+        split,
+        width,
+        capacity,
+        window,
+        num_splits,
+        BLOCK_N,
+    )
     position = tl.load(positions + token, mask=is_row, other=-1)  # [BLOCK_M]
+    tail_start = None
+    bits = None
     if ancestors is not None:
         tail_start = tl.load(tail_starts + request)
         bits = tl.load(ancestors + token, mask=is_row, other=0)
@@ -109,38 +113,18 @@ def attention_kernel(  # noqa: PLR0915 - one pass over the context
             key_cache + line[None, :] + lane[:, None], mask=key_mask, other=0.0
         )  # D by slots
         scores = dot(queries, keys, tl.zeros((BLOCK_M, BLOCK_N), tl.float32)) * scale
-        if ancestors is not None:
-            tail = slot - tail_start
-            place = tl.minimum(tl.maximum(tail, 0), 63).to(tl.int64)
-            is_ancestor = ((bits[:, None] >> place[None, :]) & 1) != 0
-            seen = (tail < 0)[None, :] | (is_ancestor & (tail < 64)[None, :])
-            if window is not None:
-                near = slot[None, :] > position[:, None] - window
-                seen = seen & (near | (tail >= 0)[None, :])
-            seen = seen & (position >= 0)[:, None]
-        else:
-            seen = slot[None, :] <= position[:, None]
-            if window is not None:
-                seen = seen & (slot[None, :] > position[:, None] - window)
-        scores = tl.where(seen & is_slot[None, :], scores, float("-inf"))
-        new_biggest = tl.maximum(biggest, tl.max(scores, axis=1))
-        shift = tl.where(new_biggest == float("-inf"), 0.0, new_biggest)
-        weights = tl.exp2(scores - shift[:, None])  # [BLOCK_M, BLOCK_N]
-        fade = tl.exp2(biggest - shift)
-        total = total * fade + tl.sum(weights, axis=1)
+        seen = is_seen(slot, position, tail_start, bits, window) & is_slot[None, :]
+        scores = tl.where(seen, scores, float("-inf"))
+        weights, fade, biggest, total = softmax_step(scores, biggest, total)
         value_mask = is_slot[:, None] & is_lane[None, :]
         values = tl.load(value_cache + line[:, None] + lane[None, :], mask=value_mask, other=0.0)
         weights = rounded(weights, values.dtype)
         summed = dot(weights, values, summed * fade[:, None])
-        biggest = new_biggest
 
-    is_empty = total == 0.0
     part = (token * num_heads + head) * num_splits + split
-    log_weight = tl.where(
-        is_empty, float("-inf"), biggest + tl.log2(tl.where(is_empty, 1.0, total))
-    )
+    log_weight, divisor = softmax_end(biggest, total)
     tl.store(part_log + part, log_weight, mask=is_row)
-    result = summed / tl.where(is_empty, 1.0, total)[:, None]
+    result = summed / divisor[:, None]
     place = part_out + part[:, None] * HEAD_DIM + lane[None, :]
     tl.store(place, result, mask=is_row[:, None] & is_lane[None, :])
 

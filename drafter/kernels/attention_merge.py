@@ -11,8 +11,11 @@ from drafter.kernels.numerics import rounded
 ROWS_INTERPRETED = 16
 """Rows of one program without a GPU, [-]."""
 
-VALUES_PER_WARP = 2048
-"""Values of all parts that one warp holds: 64 registers a thread, [-]."""
+VALUES_PER_WARP = 1024
+"""Values of all parts that one warp holds, up to 8 warps: 32 registers a thread, [-]."""
+
+MOST_COLUMNS = 128
+"""Columns of one program, [-]."""
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])
@@ -28,10 +31,13 @@ def attention_merge_kernel(
     BLOCK_D: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """One program merges the parts of BLOCK_R rows, a row being a head of a token: out [T NH, D]."""
+    """One program merges BLOCK_D columns of the parts of BLOCK_R rows: out [T NH, D].
+
+    A row is a head of a token.
+    """
     row = (tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)).to(tl.int64)
     split = tl.arange(0, BLOCK_S)
-    lane = tl.arange(0, BLOCK_D)
+    lane = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
     is_row = row < num_rows
     is_part = is_row[:, None] & (split < num_splits)[None, :]  # [BLOCK_R, BLOCK_S]
     if PDL:
@@ -99,9 +105,9 @@ def attention_merge(
     # the interpreter pays by the program, a GPU by the row that waits
     rows = 1 if device_sm(out.device) else ROWS_INTERPRETED
     num_rows = num_tokens * num_heads
-    block_s, block_d = power_of_two(num_splits), power_of_two(head_dim)
+    block_s, block_d = power_of_two(num_splits), min(power_of_two(head_dim), MOST_COLUMNS)
     warps = min(8, max(2, rows * block_s * block_d // VALUES_PER_WARP))
-    attention_merge_kernel[(triton.cdiv(num_rows, rows),)](
+    attention_merge_kernel[(triton.cdiv(num_rows, rows), triton.cdiv(head_dim, block_d))](
         part_out,
         part_log,
         out,

@@ -6,16 +6,17 @@ from typing import NamedTuple, final
 import torch
 
 from drafter.kernels.argument_checks import check_range, check_tensor
+from drafter.kernels.cache_space import CacheSpace
 from drafter.kernels.draft_shape import DraftShape
 from drafter.kernels.extend_plan import extend_plan
+from drafter.kernels.fed import Fed
 from drafter.kernels.head import head, head_tiles
 from drafter.kernels.launch_plan import FUSED_NORM_TOKENS, MATVEC_TOKENS
 from drafter.kernels.layer_buffers import LayerBuffers
-from drafter.kernels.layer_pass import CacheSpace, Fed, layer_pass
+from drafter.kernels.layer_pass import layer_pass
 from drafter.kernels.linear import linear
 from drafter.kernels.packed_weights import PackedWeights
 from drafter.kernels.pick import Chain, pick
-from drafter.kernels.rope_table import rope_table
 from drafter.kernels.row_norm import row_norm
 from drafter.kernels.tree_best import Tree, tree_best
 from drafter.kernels.tree_level import Candidates, Frontier, tree_level
@@ -40,7 +41,7 @@ class DraftSteps:
     Parameters
     ----------
     spec : DraftSpec
-        Shapes and switches; grouped heads.
+        Shapes and switches.
     weights : mapping of str to torch.Tensor
         Canonical names.
     shape : DraftShape
@@ -104,18 +105,16 @@ class DraftSteps:
         self.tokens = index(rows, dtype=torch.int64)
         self.captured = index(rows, states * spec.target_hidden_size, dtype=dtype)
         self.before, self.accepted = index(batch), index(batch)
-        cache = (batch, shape.capacity, spec.num_kv_heads, spec.head_dim)
         self.lengths, self.last_rows = index(batch), index(batch)
         self._positions = index(rows)
-        tables = rope_table(
-            spec.rope,
-            head_dim=spec.head_dim,
-            num_positions=shape.capacity,
-            max_positions=spec.max_positions,
-            context_tokens=context_tokens,
+        self._cache = CacheSpace.empty(
+            spec,
+            batch_size=batch,
+            capacity=shape.capacity,
+            dtype=dtype,
             device=device,
+            context_tokens=context_tokens,
         )
-        self._cache = CacheSpace(index(*cache, dtype=dtype), index(*cache, dtype=dtype), *tables)
         self._states = torch.empty_like(self.captured)
         self._hidden = index(rows, spec.hidden_size, dtype=torch.float32)
         self._extend_buffers, self._step_buffers = (

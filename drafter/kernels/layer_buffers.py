@@ -5,6 +5,8 @@ from typing import final
 
 import torch
 
+from drafter.kernels.attention_buffers import GroupedBuffers, LatentBuffers
+from drafter.kernels.attention_widths import AttentionWidths
 from drafter.spec import DraftSpec
 
 
@@ -19,16 +21,12 @@ class LayerBuffers:
         Both halves of the layer's input, in the storage type.
     residual : torch.Tensor, shape (T, H)
         fp32, before attention.
-    qkv : torch.Tensor, shape (T, (NH + 2 NKV) D)
+    qkv : torch.Tensor, shape (T, (NH + 2 NKV) D); latent heads: (T, query_rank + kv_rank + rope_dim)
         fp32, before norm and rotation.
-    query : torch.Tensor, shape (T, NH, D)
-        In the storage type.
-    part_out : torch.Tensor, shape (T, NH, P, D)
-        fp32, of P parts of the context.
-    part_log : torch.Tensor, shape (T, NH, P)
-        fp32.
-    heads : torch.Tensor, shape (T, NH D)
-        Merged, in the storage type.
+    attention : GroupedBuffers or LatentBuffers
+        Of the kind of heads.
+    heads : torch.Tensor, shape (T, NH D); latent heads: (T, NH value_dim)
+        Attended values, in the storage type.
     middle : torch.Tensor, shape (T, H)
         fp32, the residual stream after attention.
     normed : torch.Tensor, shape (T, H)
@@ -53,9 +51,7 @@ class LayerBuffers:
     fused_input: torch.Tensor
     residual: torch.Tensor
     qkv: torch.Tensor
-    query: torch.Tensor
-    part_out: torch.Tensor
-    part_log: torch.Tensor
+    attention: GroupedBuffers | LatentBuffers
     heads: torch.Tensor
     middle: torch.Tensor
     normed: torch.Tensor
@@ -105,7 +101,8 @@ class LayerBuffers:
         ... ).carry.shape
         torch.Size([5, 24])
         """
-        heads, width, hidden = spec.num_heads, spec.head_dim, spec.hidden_size
+        heads, hidden, latent = spec.num_heads, spec.hidden_size, spec.latent
+        widths = AttentionWidths.of(spec)
 
         def stored(*shape: int) -> torch.Tensor:
             return torch.empty(num_tokens, *shape, dtype=dtype, device=device)
@@ -113,15 +110,28 @@ class LayerBuffers:
         def exact(*shape: int) -> torch.Tensor:
             return torch.empty(num_tokens, *shape, dtype=torch.float32, device=device)
 
+        parts = {
+            "query": stored(heads, widths.cached),
+            "part_out": exact(heads, num_splits, widths.attended),
+            "part_log": exact(heads, num_splits),
+        }
+        attention: GroupedBuffers | LatentBuffers
+        if latent is None:
+            attention = GroupedBuffers(**parts)
+        else:
+            attention = LatentBuffers(
+                compressed=stored(latent.query_rank),
+                expanded=exact(heads, latent.nope_dim + latent.rope_dim),
+                attended=stored(heads, latent.kv_rank),
+                **parts,
+            )
         stream = exact(hidden)
         return cls(
             fused_input=stored(2 * hidden),
             residual=exact(hidden),
-            qkv=exact((heads + 2 * spec.num_kv_heads) * width),
-            query=stored(heads, width),
-            part_out=exact(heads, num_splits, width),
-            part_log=exact(heads, num_splits),
-            heads=stored(heads * width),
+            qkv=exact(widths.first_rows),
+            attention=attention,
+            heads=stored(widths.out),
             middle=exact(hidden),
             normed=stored(hidden),
             gated=stored(spec.mlp_width),

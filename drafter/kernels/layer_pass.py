@@ -1,87 +1,21 @@
 """One pass of the layer over some tokens: from token and hidden state to the residual stream."""
 
-from typing import NamedTuple
-
-import torch
-
-from drafter.kernels.attention import attention
-from drafter.kernels.attention_merge import attention_merge
+from drafter.kernels.attention_buffers import GroupedBuffers, LatentBuffers
+from drafter.kernels.attention_weights import GroupedWeights, LatentWeights
+from drafter.kernels.cache_space import CacheSpace
+from drafter.kernels.fed import Fed
 from drafter.kernels.gate_up import gate_up
+from drafter.kernels.grouped_block import grouped_block
 from drafter.kernels.input_product import input_product
+from drafter.kernels.latent_block import latent_block
 from drafter.kernels.launch_plan import FUSED_NORM_TOKENS
 from drafter.kernels.layer_buffers import LayerBuffers
 from drafter.kernels.layer_input import layer_input
 from drafter.kernels.linear import linear
 from drafter.kernels.packed_weights import PackedWeights
-from drafter.kernels.rope_cache import rope_cache
 from drafter.kernels.row_norm import row_norm
 from drafter.spec import DraftSpec
-
-
-class CacheSpace(NamedTuple):
-    """The cache of B requests, and the angles of its positions.
-
-    Parameters
-    ----------
-    keys, values : torch.Tensor, shape (B, S, NKV, D)
-        In the storage type.
-    cosine, sine : torch.Tensor, shape (S, D / 2)
-        fp32, of `rope_table`.
-
-    Notes
-    -----
-    A request's slots lie together; there are no pages.
-
-    Examples
-    --------
-    >>> CacheSpace._fields
-    ('keys', 'values', 'cosine', 'sine')
-    """
-
-    keys: torch.Tensor
-    values: torch.Tensor
-    cosine: torch.Tensor
-    sine: torch.Tensor
-
-
-class Fed(NamedTuple):
-    """What a pass over T tokens of B requests is fed.
-
-    Parameters
-    ----------
-    tokens : torch.Tensor, shape (T,)
-        Ids of the target vocabulary.
-    hidden : torch.Tensor, shape (R, H)
-        Fused states, or carries of the step before.
-    hidden_rows : torch.Tensor or None, shape (T,)
-        Which of them each token is fed; None: its own.
-    positions, slots : torch.Tensor, shape (T,)
-        Position, and place in the cache; -1 for a row without a token.
-    lengths : torch.Tensor, shape (B,)
-        Slots in use once this pass has written its own.
-    tail_starts : torch.Tensor or None, shape (B,)
-        First slot of the tree.
-    ancestors : torch.Tensor or None, shape (T,)
-        Slots of the tree that each token sees; None for a chain or an extend pass.
-
-    Notes
-    -----
-    All on the device.
-
-    Examples
-    --------
-    >>> Fed._fields[-1]
-    'ancestors'
-    """
-
-    tokens: torch.Tensor
-    hidden: torch.Tensor
-    hidden_rows: torch.Tensor | None
-    positions: torch.Tensor
-    slots: torch.Tensor
-    lengths: torch.Tensor
-    tail_starts: torch.Tensor | None = None
-    ancestors: torch.Tensor | None = None
+from specmodel.errors import ParameterError
 
 
 def layer_pass(
@@ -124,7 +58,8 @@ def layer_pass(
 
     Notes
     -----
-    Seven launches with fused norms, nine without; one more with `norm_output`. drafter.md 6 and 11.
+    Grouped heads: seven launches with fused norms, nine without; one more with `norm_output`. Latent
+    heads: three more. drafter.md 6 and 11.
 
     Examples
     --------
@@ -170,34 +105,7 @@ def layer_pass(
             bias=weights.qkv_bias,
             programmatic=programmatic,
         )
-    rope_cache(
-        buffers.qkv,
-        cache.cosine,
-        cache.sine,
-        fed.positions,
-        fed.slots,
-        buffers.query,
-        cache.keys,
-        cache.values,
-        query_norm=weights.query_norm,
-        key_norm=weights.key_norm,
-        eps=eps,
-        programmatic=programmatic,
-    )
-    attention(
-        buffers.query,
-        cache.keys,
-        cache.values,
-        fed.positions,
-        fed.lengths,
-        buffers.part_out,
-        buffers.part_log,
-        tail_starts=fed.tail_starts,
-        ancestors=fed.ancestors,
-        sliding_window=spec.sliding_window,
-        programmatic=programmatic,
-    )
-    attention_merge(buffers.part_out, buffers.part_log, buffers.heads, programmatic=programmatic)
+    _attend(spec, weights, buffers, cache, fed, programmatic=programmatic)
     linear(
         buffers.heads,
         weights.out,
@@ -232,3 +140,27 @@ def layer_pass(
         row_norm(
             buffers.stream, weights.final_norm, buffers.carry, eps=eps, programmatic=programmatic
         )
+
+
+def _attend(
+    spec: DraftSpec,
+    weights: PackedWeights,
+    buffers: LayerBuffers,
+    cache: CacheSpace,
+    fed: Fed,
+    *,
+    programmatic: bool,
+) -> None:
+    """Attention between its first product and its last: from `buffers.qkv` to `buffers.heads`."""
+    first, out = buffers.qkv, buffers.heads
+    match weights.attention, buffers.attention:
+        case GroupedWeights() as own, GroupedBuffers() as space:
+            grouped_block(
+                spec, own, space, cache, fed, first=first, out=out, programmatic=programmatic
+            )
+        case LatentWeights() as own, LatentBuffers() as space:
+            latent_block(
+                spec, own, space, cache, fed, first=first, out=out, programmatic=programmatic
+            )
+        case _:
+            raise ParameterError("buffers", "of the other kind of heads", "of the weights' kind")

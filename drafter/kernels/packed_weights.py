@@ -1,4 +1,4 @@
-"""Weights as the kernels read them: one storage type, q, k and v in one matrix."""
+"""Weights as the kernels read them: one storage type, first rows of attention in one matrix."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,11 +7,17 @@ from typing import final
 import torch
 
 from drafter.kernels.argument_checks import STORAGE_TYPES, check_tensor
+from drafter.kernels.attention_weights import (
+    PREFIX,
+    GroupedWeights,
+    LatentWeights,
+    first_product,
+)
+from drafter.kernels.attention_widths import AttentionWidths
 from drafter.spec import DraftSpec
 from specmodel.errors import ParameterError
 
 _LAYER = "layers.0"
-_ATTENTION = "layers.0.self_attn"
 
 
 @final
@@ -30,13 +36,14 @@ class PackedWeights:
     embed_norm, hidden_norm, mlp_norm, final_norm : torch.Tensor, shape (H,)
         Norms of the two halves, before the MLP, and before the head.
     qkv : torch.Tensor, shape ((NH + 2 NKV) D, 2 H)
-        Queries, keys and values.
+        Queries, keys and values; for latent heads (query_rank + kv_rank + rope_dim, 2 H), compressed
+        queries, latents and the turning part of keys.
     qkv_bias : torch.Tensor or None
         Its bias.
-    query_norm, key_norm : torch.Tensor or None
-        Shape (D,), of each head.
+    attention : GroupedWeights or LatentWeights
+        What stands between that product and the output projection.
     out : torch.Tensor, shape (H, NH D)
-        Output projection.
+        Output projection; for latent heads (H, NH value_dim).
     out_bias : torch.Tensor or None
         Its bias, which checkpoints with `attention_bias` may carry.
     gate, up : torch.Tensor, shape (I, H)
@@ -66,8 +73,7 @@ class PackedWeights:
     hidden_norm: torch.Tensor
     qkv: torch.Tensor
     qkv_bias: torch.Tensor | None
-    query_norm: torch.Tensor | None
-    key_norm: torch.Tensor | None
+    attention: GroupedWeights | LatentWeights
     out: torch.Tensor
     out_bias: torch.Tensor | None
     mlp_norm: torch.Tensor
@@ -92,7 +98,7 @@ class PackedWeights:
         Parameters
         ----------
         spec : DraftSpec
-            Shapes and switches; grouped heads only.
+            Shapes and switches.
         weights : mapping of str to torch.Tensor
             Canonical names.
         dtype : torch.dtype
@@ -108,7 +114,7 @@ class PackedWeights:
         Raises
         ------
         ParameterError
-            If a tensor is missing or misshapen, the type is no storage type, or the heads are latent.
+            If a tensor is missing or misshapen, or the type is no storage type.
 
         Notes
         -----
@@ -125,29 +131,22 @@ class PackedWeights:
         >>> packed.qkv.dtype
         torch.bfloat16
         """
-        if spec.latent is not None:
-            raise ParameterError("attention", "latent", "grouped heads for the kernels")
         if dtype not in STORAGE_TYPES:
             raise ParameterError("dtype", dtype, "bfloat16, float16 or float32")
         take = _Taker(weights, dtype, torch.device(device))
         hidden, target = spec.hidden_size, spec.target_hidden_size
         states = spec.num_aux_states
-        query_rows, kv_rows = spec.num_heads * spec.head_dim, spec.num_kv_heads * spec.head_dim
         state_norm = None
         if spec.use_aux_hidden_state and spec.fc_norm:
             parts = [take(f"fc_norm.{index}.weight", target) for index in range(states)]
             state_norm = torch.stack(parts)
         elif spec.use_aux_hidden_state and spec.norm_before_fc:
             state_norm = take("input_norm.weight", states * target)[None]
-        heads = {"q": query_rows, "k": kv_rows, "v": kv_rows}
-        fused = [take(f"{_ATTENTION}.{n}_proj.weight", r, 2 * hidden) for n, r in heads.items()]
-        biases = out_bias = None
-        if spec.attention_bias:
-            biases = [take(f"{_ATTENTION}.{n}_proj.bias", r) for n, r in heads.items()]
-            if f"{_ATTENTION}.o_proj.bias" in weights:
-                out_bias = take(f"{_ATTENTION}.o_proj.bias", hidden)
-        has_fc = spec.use_aux_hidden_state
-        is_normed = spec.qk_norm
+        qkv, qkv_bias = first_product(spec, take)
+        out_bias = None
+        if qkv_bias is not None and f"{PREFIX}.o_proj.bias" in weights:
+            out_bias = take(f"{PREFIX}.o_proj.bias", hidden)
+        latent, has_fc = spec.latent, spec.use_aux_hidden_state
         return cls(
             state_norm=state_norm,
             fc=take("fc.weight", hidden, states * target) if has_fc else None,
@@ -155,11 +154,12 @@ class PackedWeights:
             embedding=take("embed_tokens.weight", spec.target_vocab_size, hidden),
             embed_norm=take(f"{_LAYER}.input_layernorm.weight", hidden),
             hidden_norm=take(f"{_LAYER}.hidden_norm.weight", hidden),
-            qkv=torch.cat(fused),
-            qkv_bias=None if biases is None else torch.cat(biases),
-            query_norm=take(f"{_ATTENTION}.q_norm.weight", spec.head_dim) if is_normed else None,
-            key_norm=take(f"{_ATTENTION}.k_norm.weight", spec.head_dim) if is_normed else None,
-            out=take(f"{_ATTENTION}.o_proj.weight", hidden, query_rows),
+            qkv=qkv,
+            qkv_bias=qkv_bias,
+            attention=GroupedWeights.taken(spec, take)
+            if latent is None
+            else LatentWeights.taken(spec, latent, take),
+            out=take(f"{PREFIX}.o_proj.weight", hidden, AttentionWidths.of(spec).out),
             out_bias=out_bias,
             mlp_norm=take(f"{_LAYER}.post_attention_layernorm.weight", hidden),
             gate=take(f"{_LAYER}.mlp.gate_proj.weight", spec.mlp_width, hidden),

@@ -16,7 +16,7 @@ def rope_table(
     context_tokens: int | None = None,
     device: torch.device | str = "cpu",
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    r"""Tables that `rope_cache` reads.
+    r"""Tables that `rope_cache`, `latent_cache` and `head_product` read.
 
     .. math:: c_{mi} = a \cos(m\,\omega_i), \qquad s_{mi} = a \sin(m\,\omega_i)
 

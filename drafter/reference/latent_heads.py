@@ -63,9 +63,9 @@ def latent_attention(
 
     Notes
     -----
-    This is the definition; serving engines use the equal form where `kv_b_proj` is absorbed into queries
-    and outputs, and no kernel here has it yet. Turning values stand side by side, and the two inner norms use the model's eps, as serving
-    engines do. [deepseek-v3-2024]_ section 2.1.1; drafter.md 3.
+    This is the definition; kernels, like serving engines, use the equal form where `kv_b_proj` is absorbed
+    into queries and outputs. Turning values stand side by side, and the two inner norms use the model's
+    eps, as serving engines do. [deepseek-v3-2024]_ section 2.1.1; drafter.md 3.
 
     Examples
     --------

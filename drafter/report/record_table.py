@@ -229,6 +229,11 @@ def bar_verdict(record: DraftRecord) -> str:
 
 
 def _cached_bytes(record: DraftRecord) -> int:
-    """Bytes that the cache holds for a token of a model with grouped heads, [B]."""
+    """Bytes that the cache holds for a token, [B].
+
+    A record does not say how wide latents are: the one to two MB of a short context stay with the weights.
+    """
+    if record.shapes.attention == "latent":
+        return 0
     value_bytes = 4 if record.dtype == "float32" else 2
     return 2 * record.shapes.num_kv_heads * record.shapes.head_dim * value_bytes

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, final
 
 import torch
 
-from drafter.engine.buckets import Bucket, split_bucket
+from drafter.engine.buckets import Bucket, cache_readers, split_bucket
 from drafter.engine.shared_state import SharedState
 from drafter.kernels.draft_steps import DraftSteps
 from drafter.spec import DraftSpec
@@ -85,7 +85,7 @@ class WorkSource(NamedTuple):
                 num_splits=split_bucket(
                     longest,
                     batch_size=batch,
-                    num_kv_heads=spec.num_kv_heads,
+                    num_kv_heads=cache_readers(spec, topk=load.topk),
                     num_multiprocessors=self.num_multiprocessors,
                 ),
             ),
@@ -386,7 +386,7 @@ def has_baseline(spec: DraftSpec, load: StepLoad) -> bool:
     Returns
     -------
     bool
-        For chains of models without a sliding window.
+        For chains of models with grouped heads and without a sliding window.
 
     Examples
     --------
@@ -395,7 +395,7 @@ def has_baseline(spec: DraftSpec, load: StepLoad) -> bool:
     >>> has_baseline(spec, StepLoad(1, 2048, 1)), has_baseline(spec, StepLoad(1, 2048, 4))
     (True, False)
     """
-    return load.topk == 1 and spec.sliding_window is None
+    return load.topk == 1 and spec.sliding_window is None and spec.latent is None
 
 
 def _baseline(source: WorkSource, load: StepLoad) -> Callable[[int], None]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
 from drafter.spec import DraftSpec
+from drafter.step_work import cached_values_per_token
 from drafter.timing.stopwatch import SamplePlan
 from specmodel.errors import ParameterError
 
@@ -149,12 +150,12 @@ def fitting_contexts(
 ) -> tuple[int, ...]:
     r"""Contexts of a grid whose caches fit into memory.
 
-    .. math:: 2 \cdot 2 B (C + s) N_{KV} D w \le F
+    .. math:: n B (C + s) c w \le F
 
     Parameters
     ----------
     spec : DraftSpec
-        With :math:`N_{KV}, D`.
+        With :math:`c` cached values a token.
     grid : TimingGrid
         With contexts :math:`C` and spare slots :math:`s`.
     batch_size : int
@@ -171,7 +172,7 @@ def fitting_contexts(
 
     Notes
     -----
-    Twice, since the baseline has a cache of its own.
+    :math:`n = 2`, since the baseline has a cache of its own; 1 for latent heads, which have no baseline.
 
     Examples
     --------
@@ -182,6 +183,7 @@ def fitting_contexts(
     >>> fitting_contexts(spec, FULL_GRID, batch_size=64, value_bytes=2, free_bytes=6e9)
     (512, 2048, 8192)
     """
-    per_slot = 4 * batch_size * spec.num_kv_heads * spec.head_dim * value_bytes
+    copies = 2 if spec.latent is None else 1
+    per_slot = copies * batch_size * cached_values_per_token(spec) * value_bytes
     fits = (each for each in grid.contexts if per_slot * (each + grid.spare_slots) <= free_bytes)
     return tuple(sorted(fits))

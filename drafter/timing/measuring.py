@@ -118,7 +118,7 @@ def measured_record(
     MeasurementRefusedError
         If the bandwidth, or every load, is refused.
     ParameterError
-        If the model has latent heads, or counts do not fit.
+        If counts do not fit.
     BaselineFailedError
         If torch fails in the baseline for no reason that is known.
 

@@ -5,6 +5,7 @@ from typing import Final, final
 import torch
 from torch.nn.attention.bias import causal_lower_right
 
+from drafter.kernels.attention_weights import GroupedWeights
 from drafter.kernels.packed_weights import PackedWeights
 from drafter.kernels.rope_table import rope_table
 from drafter.spec import DraftSpec
@@ -77,7 +78,7 @@ class TorchBaseline:
     Raises
     ------
     ParameterError
-        If the model has a sliding window.
+        If the model has a sliding window or latent heads.
     NoAttentionKernelError
         From `run`, if torch cannot attend on this device.
 
@@ -117,7 +118,11 @@ class TorchBaseline:
             raise ParameterError(
                 "attention", _WINDOWED, "without one", "there is no baseline for it"
             )
-        self.spec, self.packed = spec, packed
+        if not isinstance(packed.attention, GroupedWeights):
+            raise ParameterError(
+                "attention", "latent", "grouped heads", "there is no baseline for it"
+            )
+        self.spec, self.packed, self._norms = spec, packed, packed.attention
         self.context_tokens, self.accepted = context_tokens, accepted
         head = packed.head
         dtype, device = head.dtype, head.device
@@ -203,13 +208,14 @@ class TorchBaseline:
 
     def _attention(self, fused: torch.Tensor, place: int) -> torch.Tensor:
         """Attended values [B, n, NH D]; keys and values enter the cache."""
-        spec, packed = self.spec, self.packed
+        spec = self.spec
         batch, count = fused.shape[:2]
         heads = fused.unflatten(-1, (-1, spec.head_dim)).transpose(1, 2)
         widths = (spec.num_heads, spec.num_kv_heads, spec.num_kv_heads)
         query, key, value = heads.split(widths, dim=1)
-        if packed.query_norm is not None and packed.key_norm is not None:
-            query, key = self._norm(query, packed.query_norm), self._norm(key, packed.key_norm)
+        query_norm, key_norm = self._norms
+        if query_norm is not None and key_norm is not None:
+            query, key = self._norm(query, query_norm), self._norm(key, key_norm)
         rows = slice(place, place + count)
         self.keys[:, :, rows] = self._rotated(key, rows)
         self.values[:, :, rows] = value

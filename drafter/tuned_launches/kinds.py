@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 import torch
 
+from drafter.kernels.launch_plan import FUSED_NORM_TOKENS
 from drafter.tuned_launches.gate_up_launches import GateUpLaunches
 from drafter.tuned_launches.head_launches import HeadLaunches
+from drafter.tuned_launches.input_launches import InputLaunches
 from drafter.tuned_launches.launches import Launches
 from drafter.tuned_launches.linear_launches import LinearLaunches
 from drafter.tuned_products import Product
@@ -54,8 +56,13 @@ def launches_of(
     ... ).inputs.dtype
     torch.float16
     """
-    kinds = {"gate and up": GateUpLaunches, "head": HeadLaunches}
-    kind: Callable[..., Launches] = kinds.get(product.name, LinearLaunches)
+    kinds: dict[str, Callable[..., Launches]] = {
+        "gate and up": GateUpLaunches,
+        "head": HeadLaunches,
+    }
+    if tokens <= FUSED_NORM_TOKENS:
+        kinds["qkv"] = InputLaunches
+    kind = kinds.get(product.name, LinearLaunches)
     return kind(
         product,
         tokens,

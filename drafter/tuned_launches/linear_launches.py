@@ -18,7 +18,7 @@ class LinearLaunches(Launches):
 
     Notes
     -----
-    All read the storage type and write fp32. To the output projection and the second half of the MLP
+    Of queries with keys and values for more than `FUSED_NORM_TOKENS` tokens. All read the storage type and write fp32. To the output projection and the second half of the MLP
     the fp32 residual is added; a bias where the model has one.
 
     Examples

@@ -14,6 +14,8 @@ from click.testing import Result
 
 from drafter.check_cases import CheckResult
 from drafter.commands import check as check_command
+from drafter.config_json import draft_config
+from drafter.random_weights import random_weights
 from specmodel.errors import FormatError
 from specmodel.measurement import load_record
 
@@ -102,6 +104,25 @@ def test_a_small_checkpoint_is_checked_in_the_interpreter(
     specmodel: Run, flat: Callable[..., Path]
 ) -> None:
     result = specmodel("drafter", "check", flat(), "--dtype", "float32", "--json")
+    assert result.exit_code == 0, result.stderr
+    answer = json.loads(result.stdout)
+    assert [each["name"] for each in answer["checks"]] == ["chain", "tree"]
+    assert all(0 < each["error"] <= 1e-5 for each in answer["checks"])
+
+
+@without_gpu
+def test_a_small_checkpoint_of_latent_heads_is_checked_in_the_interpreter(
+    specmodel: Run,
+    configs: tuple[Callable[..., Any], Callable[..., Any]],
+    write: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    ranks = {"q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4}
+    names = ["Eagle3DeepseekV2ForCausalLM"]
+    config = configs[0](architectures=names, v_head_dim=8, **ranks)
+    weights = random_weights(draft_config(config).spec, seed=0, dtype=torch.float32)
+    folder = write(tmp_path / "latent", config, weights)
+    result = specmodel("drafter", "check", folder, "--dtype", "float32", "--json")
     assert result.exit_code == 0, result.stderr
     answer = json.loads(result.stdout)
     assert [each["name"] for each in answer["checks"]] == ["chain", "tree"]

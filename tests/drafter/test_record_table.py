@@ -55,6 +55,14 @@ def test_large_heads_have_the_stricter_bar(
     assert f"heads of {megabytes} MB is {bar}: {verdict}" in said
 
 
+def test_heads_that_a_latent_serves_are_not_counted_as_cached() -> None:
+    """Kimi heads would be 2048 x 49 kB of keys and values; the latent is 2048 x 1.2 kB."""
+    shapes = replace(RECORD.shapes, num_heads=64, num_kv_heads=64, head_dim=192, attention="latent")
+    floor_s = (1200e6 + 2048 * 576 * 2) / RECORD.read_bandwidth_bytes_per_s
+    record = replace(with_step(floor_s=floor_s, time_s=1.2 * floor_s), shapes=shapes)
+    assert "heads of 1202 MB is 1.35: met" in bar_verdict(record)
+
+
 def test_the_worst_context_of_batch_1_decides() -> None:
     worse = replace(RECORD.steps[1], time_s=2.0 * RECORD.steps[1].floor_s)
     assert "1.25 to 2.00 times" in bar_verdict(replace(RECORD, steps=(RECORD.steps[0], worse)))

@@ -83,16 +83,23 @@ SWITCHED = (
         {"batch_size": 2, "topk": 4, "most_accepted": 4, "is_fused": False},
         switches={"qk_norm": True, "sliding_window": 512, "norm_output": True},
     ),
+    # latent heads in fp16, with a window
+    Configuration(
+        "Kimi-K2.7-Code-MLA",
+        {"batch_size": 4, "topk": 8, "is_fused": False},
+        torch.float16,
+        {"sliding_window": 512},
+    ),
+    Configuration("Kimi-K2.7-Code-MLA", {"batch_size": 2, "topk": 4}, torch.float32),
 )
 
 
 def configurations() -> Iterator[Configuration]:
-    """Public shapes with grouped heads at every bucket of batches, as chains and trees; switches."""
+    """Public shapes at every bucket of batches, as chains and trees; then switches."""
     for name in public_shapes():
-        if public_shape(name).spec.latent is None:
-            for batch, topk, accepted in product(BATCH_BUCKETS, TOPKS, ACCEPTED):
-                counts = {"batch_size": batch, "topk": topk, "most_accepted": accepted}
-                yield Configuration(name, counts)
+        for batch, topk, accepted in product(BATCH_BUCKETS, TOPKS, ACCEPTED):
+            counts = {"batch_size": batch, "topk": topk, "most_accepted": accepted}
+            yield Configuration(name, counts)
     yield from SWITCHED
 
 

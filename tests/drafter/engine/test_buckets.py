@@ -6,9 +6,11 @@ from drafter.engine.buckets import (
     BATCH_BUCKETS,
     LEAST_PART_TOKENS,
     batch_bucket,
+    cache_readers,
     row_bucket,
     split_bucket,
 )
+from drafter.public_shapes import public_shape
 from specmodel.errors import ParameterError
 
 
@@ -51,6 +53,17 @@ def test_few_requests_are_cut_finer_than_many() -> None:
     assert splits == sorted(splits, reverse=True)
     # two programs a multiprocessor: 264 of 8 KV heads are 33 parts, rounded up
     assert splits[0] == 64
+
+
+def test_latent_heads_are_cut_by_the_rows_that_share_a_request() -> None:
+    spec = public_shape("Kimi-K2.5-MLA").spec
+    counts = {"batch_size": 1, "num_multiprocessors": 132}
+    parts = [
+        split_bucket(32768, num_kv_heads=cache_readers(spec, topk=topk), **counts)
+        for topk in (1, 8)
+    ]
+    # 64 heads are 4 programs of 16 rows, those of eight branches 32: 264 / 4 and 264 / 32, rounded up
+    assert parts == [128, 16]
 
 
 def test_contexts_of_one_bucket_share_a_graph() -> None:

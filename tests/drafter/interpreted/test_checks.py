@@ -14,6 +14,7 @@ from drafter.random_weights import random_weights
 
 CHAIN = check_cases()[0]
 TREE = next(case for case in check_cases() if case.topk > 1)
+LATENT = next(case for case in check_cases() if case.spec.latent is not None)
 Damage = Callable[[DraftSteps], object]
 
 
@@ -22,7 +23,7 @@ def checked(case: CheckCase) -> CheckResult:
     return check_against_reference(case, weights, device=torch.device("cpu"))
 
 
-@pytest.mark.parametrize("case", [CHAIN, TREE], ids=["chain", "tree"])
+@pytest.mark.parametrize("case", [CHAIN, TREE, LATENT], ids=["chain", "tree", "latent"])
 def test_sound_kernels_pass(case: CheckCase) -> None:
     result = checked(case)
     assert result.passed

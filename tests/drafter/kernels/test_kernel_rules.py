@@ -103,7 +103,11 @@ def is_widened(call: ast.Call, kernel: ast.FunctionDef) -> bool:
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
             user = parents[node]
             is_cast = isinstance(user, ast.Attribute) and user.attr in {"to", "dtype"}
-            is_product = isinstance(user, ast.Call) and ast.unparse(user.func) == "dot"
+            # to turn a tile over is no arithmetic
+            is_product = isinstance(user, ast.Call) and ast.unparse(user.func) in {
+                "dot",
+                "tl.trans",
+            }
             # the name now holds what the cast gave
             if is_cast or is_product or rebound_before(node, name, kernel):
                 continue

@@ -2,25 +2,40 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
+from drafter.kernels.cache_space import CacheSpace
 from drafter.kernels.draft_shape import DraftShape
 from drafter.kernels.draft_steps import DraftSteps
+from drafter.kernels.fed import Fed
 from drafter.kernels.gate_up import gate_up
 from drafter.kernels.head import head
+from drafter.kernels.head_product import head_product
+from drafter.kernels.latent_attention import latent_attention
+from drafter.kernels.layer_buffers import LayerBuffers
+from drafter.kernels.layer_pass import _attend
 from drafter.kernels.linear import linear
 from drafter.kernels.packed_weights import PackedWeights
 from drafter.kernels.row_norm import row_norm
 from drafter.random_weights import random_weights
 from drafter.reference.example import example_spec
-from drafter.spec import DraftSpec, LatentHeads
+from drafter.spec import LatentHeads
 from specmodel.errors import ParameterError
 
 SPEC = example_spec()
 SHAPE = DraftShape(batch_size=1, num_steps=2, capacity=16)
+
+
+def attend_latents(*, rank: int, turned: int) -> None:
+    place = torch.zeros(1, dtype=torch.int32)
+    cache = torch.ones(1, 8, 1, rank + turned)
+    query = torch.ones(1, 2, rank + turned)
+    parts = torch.ones(1, 2, 1, rank), torch.ones(1, 2, 1)
+    latent_attention(query, cache, place, place, *parts, scale=1.0)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +86,18 @@ SHAPE = DraftShape(batch_size=1, num_steps=2, capacity=16)
             "weight must be on meta, got on cpu",
         ),
         (
+            lambda: head_product(torch.ones(2, 3, 4), torch.ones(3, 2, 4), torch.ones(2, 3, 3)),
+            "out must be of shape (2, 3, 2), got (2, 3, 3)",
+        ),
+        (
+            lambda: attend_latents(rank=513, turned=64),
+            "kv_rank must be between 1 and 512, got 513",
+        ),
+        (
+            lambda: attend_latents(rank=512, turned=66),
+            "rope_dim must be between 2 and 64, got 66",
+        ),
+        (
             lambda: DraftShape(batch_size=0, num_steps=1),
             "batch_size must be between 1 and 1024, got 0",
         ),
@@ -101,13 +128,25 @@ def test_a_missing_or_misshapen_weight_is_named() -> None:
         DraftSteps(SPEC, weights, SHAPE, dtype=torch.float64, device="cpu")
 
 
-def test_latent_heads_are_refused() -> None:
+def test_weights_of_the_other_kind_of_heads_are_refused() -> None:
     latent = LatentHeads(query_rank=4, kv_rank=4, nope_dim=4, rope_dim=4, value_dim=4)
-    known: dict[str, Any] = {name: getattr(SPEC, name) for name in SPEC.__dataclass_fields__}
-    with pytest.raises(ParameterError, match="grouped heads for the kernels"):
-        PackedWeights.from_canonical(
-            DraftSpec(**known | {"latent": latent}), {}, dtype=torch.float32, device="cpu"
-        )
+    of_latents = replace(SPEC, latent=latent)
+    weights = random_weights(SPEC, seed=0, dtype=torch.float32)
+    with pytest.raises(ParameterError, match=r"a mapping with layers\.0\.self_attn\.q_a_proj"):
+        PackedWeights.from_canonical(of_latents, weights, dtype=torch.float32, device="cpu")
+
+
+def test_buffers_of_the_other_kind_of_heads_are_refused() -> None:
+    latent = LatentHeads(query_rank=4, kv_rank=4, nope_dim=4, rope_dim=4, value_dim=4)
+    options: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}
+    weights = random_weights(SPEC, seed=0, dtype=torch.float32)
+    packed = PackedWeights.from_canonical(SPEC, weights, **options)
+    cache = CacheSpace.empty(SPEC, batch_size=1, capacity=4, **options)
+    place = torch.zeros(1, dtype=torch.int32)
+    fed = Fed(place, torch.ones(1, SPEC.hidden_size), None, place, place, place)
+    others = LayerBuffers.empty(replace(SPEC, latent=latent), 1, num_splits=1, **options)
+    with pytest.raises(ParameterError, match="buffers must be of the weights' kind"):
+        _attend(SPEC, packed, others, cache, fed, programmatic=False)
 
 
 def test_inputs_of_another_batch_are_refused() -> None:

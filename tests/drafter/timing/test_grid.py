@@ -50,3 +50,12 @@ def test_caches_of_draft_and_baseline_have_to_fit() -> None:
     assert 32768 in fitting_contexts(spec, QUICK_GRID, free_bytes=needed, **ask)
     assert fitting_contexts(spec, QUICK_GRID, free_bytes=needed - 1, **ask) == (2048,)
     assert fitting_contexts(spec, QUICK_GRID, free_bytes=0, **ask) == ()
+
+
+def test_a_latent_cache_has_to_fit_once() -> None:
+    spec = public_shape("Kimi-K2.5-MLA").spec
+    # no baseline beside it; 512 + 64 values a token for all heads
+    needed = 64 * (32768 + 8 + 6 * 4 + 1) * 576 * 2
+    ask = {"batch_size": 64, "value_bytes": 2}
+    assert 32768 in fitting_contexts(spec, QUICK_GRID, free_bytes=needed, **ask)
+    assert fitting_contexts(spec, QUICK_GRID, free_bytes=needed - 1, **ask) == (2048,)

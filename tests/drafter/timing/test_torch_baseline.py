@@ -11,7 +11,7 @@ from drafter.kernels.packed_weights import PackedWeights
 from drafter.random_weights import random_weights
 from drafter.reference import DraftModel, draft_chain
 from drafter.reference.example import example_spec
-from drafter.spec import Rope
+from drafter.spec import LatentHeads, Rope
 from drafter.timing.torch_baseline import NoAttentionKernelError, TorchBaseline
 from specmodel.errors import ParameterError
 
@@ -61,8 +61,16 @@ def test_the_baseline_drafts_what_the_reference_drafts(
         assert baseline.drafted[request].tolist() == truth.tokens.tolist()
 
 
-def test_a_window_that_the_baseline_does_not_compute_is_refused() -> None:
-    spec = replace(example_spec(), sliding_window=4)
+@pytest.mark.parametrize(
+    "switches",
+    [
+        {"sliding_window": 4},
+        {"latent": LatentHeads(query_rank=6, kv_rank=5, nope_dim=4, rope_dim=2, value_dim=3)},
+    ],
+    ids=["window", "latent"],
+)
+def test_what_the_baseline_does_not_compute_is_refused(switches: dict[str, Any]) -> None:
+    spec = replace(example_spec(), **switches)
     weights = random_weights(spec, seed=0, dtype=torch.float32)
     packed = PackedWeights.from_canonical(spec, weights, dtype=torch.float32, device="cpu")
     with pytest.raises(ParameterError, match="there is no baseline for it"):

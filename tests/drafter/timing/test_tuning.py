@@ -10,7 +10,6 @@ from drafter.public_shapes import public_shape
 from drafter.timing.refusals import MeasurementRefusedError
 from drafter.tuned_products import Product, by_row, products
 from drafter.tuning import Found, best_tiles, candidates, shared_candidates, tuned_rows
-from specmodel.errors import ParameterError
 
 PRODUCT = Product("down", 64, 96)
 TRIES = [Tiles(block_n=n, block_k=64, num_warps=4, num_stages=1) for n in (2, 8, 16)]
@@ -101,11 +100,6 @@ def test_every_product_of_a_step_is_swept_in_its_row_of_the_table() -> None:
     assert rows == [["qkv"], ["out"], ["gate and up", "head"], ["down"], ["fc"]]
 
 
-def test_products_of_latent_heads_are_refused() -> None:
-    with pytest.raises(ParameterError, match="grouped heads to be tuned, got latent"):
-        products(public_shape("Kimi-K2.5-MLA").spec)
-
-
 def test_tiles_of_a_row_fit_each_of_its_products() -> None:
     spec = public_shape("gpt-oss").spec
     (row,) = (each for each in by_row(products(spec)) if len(each) > 1)
@@ -113,6 +107,16 @@ def test_tiles_of_a_row_fit_each_of_its_products() -> None:
     assert shared == set(candidates(89, 64, row[0])) & set(candidates(89, 64, row[1]))
     # two streams of weights leave less room than one
     assert shared < set(candidates(89, 64, row[1]))
+
+
+def test_products_of_latent_heads_have_their_own_shapes() -> None:
+    shapes = {
+        each.name: (each.rows, each.width) for each in products(public_shape("Kimi-K2.5-MLA").spec)
+    }
+    # drafter.md 3: [ql + kl + rope, 2H], [NH (nope + rope), ql], [H, NH v]
+    assert shapes["qkv"] == (1536 + 512 + 64, 2 * 7168)
+    assert shapes["expand"] == (64 * 192, 1536)
+    assert shapes["out"] == (7168, 64 * 128)
 
 
 @pytest.mark.parametrize("sm", [80, 89, 90, 100, 120])

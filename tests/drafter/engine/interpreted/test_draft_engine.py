@@ -13,10 +13,11 @@ from drafter.kernels.tree_best import Tree
 from drafter.random_weights import random_weights
 from drafter.reference import DraftModel, draft_chain, draft_tree
 from drafter.reference.example import example_spec
-from drafter.spec import DraftSpec
+from drafter.spec import DraftSpec, LatentHeads
 from specmodel.errors import ParameterError
 
 CAPACITY = 48
+LATENT = LatentHeads(query_rank=12, kv_rank=10, nope_dim=6, rope_dim=4, value_dim=5)
 Weights = dict[str, torch.Tensor]
 Engine = Callable[..., DraftEngine]
 
@@ -31,8 +32,14 @@ class Inputs(NamedTuple):
 
 
 @pytest.fixture
-def spec() -> DraftSpec:
-    return replace(example_spec(), norm_output=True)
+def latent() -> LatentHeads | None:
+    """Grouped heads, but where a test asks for latent ones."""
+    return None
+
+
+@pytest.fixture
+def spec(latent: LatentHeads | None) -> DraftSpec:
+    return replace(example_spec(), norm_output=True, latent=latent)
 
 
 @pytest.fixture
@@ -87,6 +94,7 @@ def test_a_padded_batch_drafts_what_each_request_drafts_alone(
         )
 
 
+@pytest.mark.parametrize("latent", [None, LATENT], ids=["grouped", "latent"])
 def test_a_round_of_another_depth_and_width_goes_on_from_the_cache_of_the_one_before(
     spec: DraftSpec, weights: Weights, engine: Engine
 ) -> None:

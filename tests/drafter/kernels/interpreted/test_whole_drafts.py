@@ -14,7 +14,7 @@ from drafter.reference.cache import KvCache
 from drafter.reference.chain import draft_chain
 from drafter.reference.draft_model import DraftModel
 from drafter.reference.tree import Frontier
-from drafter.spec import DraftSpec, Rope
+from drafter.spec import DraftSpec, LatentHeads, Rope
 
 SPEC = DraftSpec(
     hidden_size=96,
@@ -27,6 +27,7 @@ SPEC = DraftSpec(
     target_vocab_size=211,
     draft_vocab_size=131,
 )
+LATENT = LatentHeads(query_rank=37, kv_rank=41, nope_dim=13, rope_dim=6, value_dim=11)
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "norm_before_residual": {"norm_before_residual": True, "attention_bias": True},
@@ -40,6 +41,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "use_aux_hidden_state": False,
         "target_hidden_size": 96,
         "rope": Rope(kind="yarn", factor=4.0, original_max_positions=64),
+    },
+    "latent": {
+        "latent": LATENT,
+        "rope": Rope(kind="yarn", factor=4.0, original_max_positions=64, mscale_all_dim=0.8),
+    },
+    "latent_window": {
+        "latent": LATENT,
+        "sliding_window": 5,
+        "norm_output": True,
+        "norm_before_residual": True,
     },
 }
 TYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -101,6 +112,7 @@ IN_FP32 = [(name, torch.float32) for name in VARIANTS]
 CHAINS = [
     *((*case, True) for case in IN_FP32),
     *(("plain", dtype, True) for dtype in TYPES[1:]),
+    ("latent", torch.float16, True),
     ("fc_norm", torch.bfloat16, True),
     ("plain", torch.float32, False),
     ("norm_before_fc", torch.bfloat16, False),
@@ -110,6 +122,7 @@ TREES = [
     *(("plain", dtype, 2) for dtype in TYPES[1:]),
     ("plain", torch.float32, 5),  # more than eight rows: tensor cores
     ("fc_norm", torch.bfloat16, 5),
+    ("latent", torch.bfloat16, 5),
 ]
 
 

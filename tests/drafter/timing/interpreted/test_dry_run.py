@@ -1,5 +1,6 @@
 """A dry run goes the whole way through the interpreter, and its record can be taken for nothing else."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from drafter.model_to_run import ModelToRun
 from drafter.random_weights import random_weights
 from drafter.reference.example import example_spec
+from drafter.spec import DraftSpec, LatentHeads
 from drafter.timing.draft_works import BaselineFailedError
 from drafter.timing.dry_stopwatch import DryStopwatch
 from drafter.timing.grid import DRY_GRID
@@ -17,17 +19,18 @@ from drafter.timing.torch_baseline import TorchBaseline
 from specmodel.errors import FormatError, ParameterError
 from specmodel.measurement import DraftRecord, load_record, save_record
 
+LATENT = LatentHeads(query_rank=12, kv_rank=10, nope_dim=6, rope_dim=4, value_dim=5)
 
-def rehearsed() -> DraftRecord:
-    spec = example_spec()
+
+def rehearsed(spec: DraftSpec) -> DraftRecord:
     weights = random_weights(spec, seed=0, dtype=torch.float32)
     model = ModelToRun(name="example", layout="none", spec=spec, weights=weights)
     return measured_record(model, DRY_GRID, DryStopwatch(), device=torch.device("cpu"))
 
 
-@pytest.fixture(scope="module")
-def record() -> DraftRecord:
-    return rehearsed()
+@pytest.fixture(scope="module", params=[None, LATENT], ids=["grouped", "latent"])
+def record(request: pytest.FixtureRequest) -> DraftRecord:
+    return rehearsed(replace(example_spec(), latent=request.param))
 
 
 def test_a_dry_run_shows_its_made_up_times_and_says_so(record: DraftRecord) -> None:
@@ -37,7 +40,8 @@ def test_a_dry_run_shows_its_made_up_times_and_says_so(record: DraftRecord) -> N
     # 30 % over the bytes at one TB/s, which is also the bandwidth that it shows
     assert [row.ratio for row in record.steps] == [pytest.approx(1.3)] * 2
     assert {row.topk for row in record.steps} == {1, 2}
-    assert record.steps[0].baseline_s == pytest.approx(1.5 * record.steps[0].time_s)
+    baseline_s = None if record.shapes.attention == "latent" else 1.5 * record.steps[0].time_s
+    assert record.steps[0].baseline_s == (baseline_s and pytest.approx(baseline_s))
 
 
 def test_a_baseline_that_fails_when_it_is_captured_is_one_line_too(
@@ -52,7 +56,7 @@ def test_a_baseline_that_fails_when_it_is_captured_is_one_line_too(
 
     monkeypatch.setattr(TorchBaseline, "run", failing_late)
     with pytest.raises(BaselineFailedError, match="topk 1: the torch baseline failed: CUDA error"):
-        rehearsed()
+        rehearsed(example_spec())
 
 
 def test_nothing_is_predicted_from_a_dry_run(record: DraftRecord, tmp_path: Path) -> None:

@@ -17,7 +17,12 @@ from drafter.reference.example import example_spec
 from drafter.spec import DraftSpec
 from drafter.timing.dry_stopwatch import DryStopwatch
 from drafter.timing.refusals import MeasurementRefusedError
-from drafter.tuned_launches import gate_up_launches, head_launches, linear_launches
+from drafter.tuned_launches import (
+    gate_up_launches,
+    head_launches,
+    input_launches,
+    linear_launches,
+)
 from drafter.tuned_launches.kinds import launches_of
 from drafter.tuned_launches.launches import Launches
 from drafter.tuned_products import Product, products
@@ -36,8 +41,15 @@ EVERY = [
     Product("head", 75, 48, feeds_normed=True),
     Product("fc", 33, 72, has_bias=True),
 ]
-MODULES = {"linear": linear_launches, "gate_up": gate_up_launches, "head": head_launches}
+MODULES = {
+    "linear": linear_launches,
+    "gate_up": gate_up_launches,
+    "head": head_launches,
+    "input_product": input_launches,
+}
 """Where the sweep launches each function from."""
+PLACES = {"linear": (0, 1, 2), "gate_up": (0, 1, 3), "head": (0, 1, 2), "input_product": (2, 5, 6)}
+"""Which arguments of each are inputs and weights, and where those begin that it writes."""
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +117,9 @@ def test_tiles_whose_result_is_wrong_are_refused(
     product: Product, tokens: int, damage: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One element among all is enough, for every product."""
-    function = {"gate and up": "gate_up", "head": "head"}.get(product.name, "linear")
+    function = {"gate and up": "gate_up", "head": "head", "qkv": "input_product"}.get(
+        product.name, "linear"
+    )
     sound = getattr(MODULES[function], function)
 
     def wrong_unless_32(*arguments: Any, tiles: Tiles, **options: Any) -> None:  # noqa: ANN401
@@ -159,7 +173,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
 
     def record(name: str, sound: Callable[..., None]) -> Callable[..., None]:
         def run(*arguments: torch.Tensor, **options: Any) -> None:  # noqa: ANN401
-            split = 3 if name == "gate_up" else 2
+            inputs, weight, written = PLACES[name]
             extras = {
                 (key, value.dtype)
                 for key, value in options.items()
@@ -169,10 +183,10 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
             seen.append(
                 Launch(
                     name,
-                    tuple(arguments[1].shape),
+                    tuple(arguments[weight].shape),
                     len(arguments[0] if index is None else index),
-                    arguments[0].dtype,
-                    tuple(each.dtype for each in arguments[split:]),
+                    arguments[inputs].dtype,
+                    tuple(each.dtype for each in arguments[written:]),
                     frozenset(extras),
                     arguments[4].shape[-1] if name == "head" else 0,
                 )

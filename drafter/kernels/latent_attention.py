@@ -1,0 +1,244 @@
+"""Attention of latent heads over the cache, cut along the context so that few requests fill the chip."""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+from drafter.kernels.argument_checks import (
+    INDEX_TYPES,
+    STORAGE_TYPES,
+    check_range,
+    check_tensor,
+)
+from drafter.kernels.context_part import is_seen, part_bounds, softmax_end, softmax_step
+from drafter.kernels.launch_plan import options, power_of_two
+from drafter.kernels.numerics import dot, rounded
+
+LATENT_ROWS = 16
+"""Query rows of one program; more leave no registers for sums as wide as a latent, [-]."""
+
+MOST_RANK = 512
+"""Widest latent whose sums stay in registers, [-]."""
+
+MOST_TURNED = 64
+"""Widest turning part of a key beside the widest latent in shared memory, [-]."""
+
+
+@triton.jit(do_not_specialize=["width", "capacity", "num_heads", "num_splits"])
+def latent_attention_kernel(
+    query: tl.tensor,
+    key_cache: tl.tensor,
+    positions: tl.tensor,
+    lengths: tl.tensor,
+    tail_starts: tl.tensor,
+    ancestors: tl.tensor,
+    part_out: tl.tensor,
+    part_log: tl.tensor,
+    scale: tl.tensor,
+    width: tl.tensor,
+    capacity: tl.tensor,
+    num_heads: tl.tensor,
+    window: tl.tensor,
+    num_splits: tl.tensor,
+    KV_RANK: tl.constexpr,
+    TURNED: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+    PDL: tl.constexpr,
+) -> None:
+    """One program: BLOCK_M query rows against one part of one request's context.
+
+    A row is a pair of token and head; all of them read the same cache [B, S, KV_RANK + TURNED], whose
+    latents are keys and values at once. part_out [T, NH, num_splits, KV_RANK] holds normalised outputs,
+    part_log [T, NH, num_splits] base-2 logarithms of their weights.
+    """
+    request = tl.program_id(0)
+    split = tl.program_id(2)
+    row = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    is_row = row < width * num_heads
+    row = tl.minimum(row, width * num_heads - 1)
+    token = (request * width + row // num_heads).to(tl.int64)
+    line = token * num_heads + row % num_heads
+    lane = tl.arange(0, BLOCK_C)
+    is_lane = lane < KV_RANK
+    turned_lane = tl.arange(0, BLOCK_R)
+    is_turned_lane = turned_lane < TURNED
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+
+    begin, end = part_bounds(
+        lengths,
+        tail_starts,
+        ancestors,
+        request,
+        split,
+        width,
+        capacity,
+        window,
+        num_splits,
+        BLOCK_N,
+    )
+    position = tl.load(positions + token, mask=is_row, other=-1)  # [BLOCK_M]
+    tail_start = None
+    bits = None
+    if ancestors is not None:
+        tail_start = tl.load(tail_starts + request)
+        bits = tl.load(ancestors + token, mask=is_row, other=0)
+    query_line = query + line[:, None] * (KV_RANK + TURNED)
+    queries = tl.load(
+        query_line + lane[None, :], mask=is_row[:, None] & is_lane[None, :], other=0.0
+    )
+    turned_queries = tl.load(
+        query_line + KV_RANK + turned_lane[None, :],
+        mask=is_row[:, None] & is_turned_lane[None, :],
+        other=0.0,
+    )
+
+    biggest = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    total = tl.zeros((BLOCK_M,), tl.float32)
+    summed = tl.zeros((BLOCK_M, BLOCK_C), tl.float32)
+    for start in range(begin, end, BLOCK_N):
+        slot = start + tl.arange(0, BLOCK_N)  # [BLOCK_N]
+        is_slot = slot < end
+        stored = request.to(tl.int64) * capacity + tl.minimum(slot, capacity - 1)
+        key_line = key_cache + stored[:, None] * (KV_RANK + TURNED)
+        latents = tl.load(
+            key_line + lane[None, :], mask=is_slot[:, None] & is_lane[None, :], other=0.0
+        )
+        keys = tl.load(
+            key_line + KV_RANK + turned_lane[None, :],
+            mask=is_slot[:, None] & is_turned_lane[None, :],
+            other=0.0,
+        )
+        scores = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        scores = dot(turned_queries, tl.trans(keys), scores)
+        scores = dot(queries, tl.trans(latents), scores) * scale
+        seen = is_seen(slot, position, tail_start, bits, window) & is_slot[None, :]
+        scores = tl.where(seen, scores, float("-inf"))
+        weights, fade, biggest, total = softmax_step(scores, biggest, total)
+        weights = rounded(weights, latents.dtype)
+        summed = dot(weights, latents, summed * fade[:, None])
+
+    part = line * num_splits + split
+    log_weight, divisor = softmax_end(biggest, total)
+    tl.store(part_log + part, log_weight, mask=is_row)
+    result = summed / divisor[:, None]
+    out = part_out + part[:, None] * KV_RANK + lane[None, :]
+    tl.store(out, result, mask=is_row[:, None] & is_lane[None, :])
+
+
+def latent_attention(
+    query: torch.Tensor,
+    key_cache: torch.Tensor,
+    positions: torch.Tensor,
+    lengths: torch.Tensor,
+    part_out: torch.Tensor,
+    part_log: torch.Tensor,
+    *,
+    scale: float,
+    tail_starts: torch.Tensor | None = None,
+    ancestors: torch.Tensor | None = None,
+    sliding_window: int | None = None,
+    programmatic: bool = False,
+) -> None:
+    r"""Write each part's attended latents and the logarithm of its weight.
+
+    .. math::
+       o_s = \frac{\sum_{j \in s} e^{z_j} c_j}{\sum_{j \in s} e^{z_j}}, \quad
+       \ell_s = \log_2 \sum_{j \in s} e^{z_j}, \quad
+       z_j = \sigma \left(q^c \cdot c_j + q^r \cdot k^r_j\right)
+
+    over the slots :math:`j` that a token sees in part :math:`s` of the context.
+
+    Parameters
+    ----------
+    query : torch.Tensor, shape (B W, NH, kv_rank + rope_dim)
+        :math:`q^c, q^r` side by side, of the cache's type.
+    key_cache : torch.Tensor, shape (B, S, 1, kv_rank + rope_dim)
+        :math:`c, k^r` side by side, one row for all heads.
+    positions : torch.Tensor, shape (B W,)
+        Of each token; a slot before the tail holds the token at that position. A row at -1 sees
+        nothing and gives zeros.
+    lengths : torch.Tensor, shape (B,)
+        Slots in use, [tokens].
+    part_out : torch.Tensor, shape (B W, NH, P, kv_rank)
+        :math:`o`, fp32, for P parts.
+    part_log : torch.Tensor, shape (B W, NH, P)
+        :math:`\ell`, fp32; minus infinity for a part of which the token sees nothing.
+    scale : float
+        :math:`\sigma`, [-].
+    tail_starts : torch.Tensor, optional, shape (B,)
+        First slot of the tree, with `ancestors`.
+    ancestors : torch.Tensor, optional, shape (B W,)
+        int64; bit i says that the token sees slot `tail_starts` + i. All slots before the tail are
+        seen. Without it a token sees the slots up to its own position.
+    sliding_window : int, optional
+        A token sees only positions within so many of its own, itself counted.
+    programmatic : bool
+        Ask for programmatic dependent launch.
+
+    Raises
+    ------
+    ParameterError
+        If shapes or types do not fit.
+
+    Notes
+    -----
+    Masks and parts are those of `attention`. A program's heads read the cache once and use each latent
+    twice, as key and as value. [deepseek-v3-2024]_ section 2.1.1; drafter.md 11.
+
+    Examples
+    --------
+    >>> cache, place = torch.zeros(1, 8, 1, 6), torch.zeros(1, dtype=torch.int32)
+    >>> latent_attention(torch.ones(1, 3, 5), cache, place, place, torch.empty(1, 3, 2, 4),
+    ...                  torch.empty(1, 3, 2), scale=0.5)
+    Traceback (most recent call last):
+    ...
+    specmodel.errors.ParameterError: query must be of shape (1, 3, 6), got (1, 3, 5)
+    """
+    batch_size, capacity, _, stored = key_cache.shape
+    num_tokens, num_heads, num_splits, kv_rank = part_out.shape
+    width = num_tokens // batch_size
+    check_range("kv_rank", kv_rank, 1, MOST_RANK)
+    check_range("rope_dim", stored - kv_rank, 2, MOST_TURNED)
+    check_tensor("query", query, (batch_size * width, num_heads, stored), STORAGE_TYPES)
+    check_tensor("key_cache", key_cache, (batch_size, capacity, 1, stored), (query.dtype,), query)
+    check_tensor("positions", positions, (num_tokens,), INDEX_TYPES, query)
+    check_tensor("lengths", lengths, (batch_size,), INDEX_TYPES, query)
+    check_tensor("part_out", part_out, part_out.shape, (torch.float32,), query)
+    check_tensor("part_log", part_log, part_out.shape[:3], (torch.float32,), query)
+    if ancestors is not None and tail_starts is not None:
+        check_tensor("ancestors", ancestors, (num_tokens,), (torch.int64,), query)
+        check_tensor("tail_starts", tail_starts, (batch_size,), INDEX_TYPES, query)
+    # a tile in use and one on its way, in the 99 KB of the smallest targets
+    block_n, num_stages = (32, 3) if query.element_size() == 2 else (16, 2)
+    grid = (batch_size, triton.cdiv(width * num_heads, LATENT_ROWS), num_splits)
+    latent_attention_kernel[grid](
+        query,
+        key_cache,
+        positions,
+        lengths,
+        tail_starts,
+        ancestors,
+        part_out,
+        part_log,
+        scale * math.log2(math.e),
+        width,
+        capacity,
+        num_heads,
+        sliding_window,
+        num_splits,
+        kv_rank,
+        stored - kv_rank,
+        LATENT_ROWS,
+        block_n,
+        max(16, power_of_two(kv_rank)),
+        max(16, power_of_two(stored - kv_rank)),
+        programmatic,
+        **options(4, num_stages, programmatic),
+    )
