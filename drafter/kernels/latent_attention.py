@@ -25,6 +25,9 @@ MOST_RANK = 512
 MOST_TURNED = 64
 """Widest turning part of a key beside the widest latent in shared memory, [-]."""
 
+MOST_REGISTERS = 208
+"""Registers that a thread may take in 16 bits, [-]. Without a number the assembler keeps fewer."""
+
 
 @triton.jit(do_not_specialize=["width", "capacity", "num_heads", "num_splits"])
 def latent_attention_kernel(
@@ -216,7 +219,9 @@ def latent_attention(
         check_tensor("ancestors", ancestors, (num_tokens,), (torch.int64,), query)
         check_tensor("tail_starts", tail_starts, (batch_size,), INDEX_TYPES, query)
     # a tile in use and one on its way, in the 99 KB of the smallest targets
-    block_n, num_stages = (32, 3) if query.element_size() == 2 else (16, 2)
+    block_n, num_stages, registers = (
+        (32, 3, MOST_REGISTERS) if query.element_size() == 2 else (16, 2, None)
+    )
     grid = (batch_size, triton.cdiv(width * num_heads, LATENT_ROWS), num_splits)
     latent_attention_kernel[grid](
         query,
@@ -240,5 +245,5 @@ def latent_attention(
         max(16, power_of_two(kv_rank)),
         max(16, power_of_two(stored - kv_rank)),
         programmatic,
-        **options(4, num_stages, programmatic),
+        **options(4, num_stages, programmatic, most_registers=registers),
     )

@@ -25,7 +25,7 @@ parks single values in memory; with it four programs of four warps still share a
 GATED_REGISTERS: Final = 168
 """The same for two products in one launch, [-]."""
 
-HEAD_REGISTERS: Final = 168
+HEAD_REGISTERS: Final = 192
 """The same for the head, which orders ids as 64-bit keys, [-]."""
 
 MOST_DOT_TOKENS: Final = 64

@@ -1,8 +1,11 @@
 """Builds every kernel variant for one target without a GPU and prints what the machine code needs.
 
-A program of its own: `python compile_gate.py SM` prints one JSON line per variant. The launch functions
+A program of its own: `python compile_gate.py SM PART` prints one JSON line per variant of one half of
+them (PART 0 or 1), so that targets can be shared out evenly. The launch functions
 run on tensors without data, as they would on that target; each launch is built instead of made. Sizes
 of a model are run-time arguments of a kernel, so few variants serve every public shape at every load.
+Of variants that differ in nothing but what they are given (bias, residual, norm, index, alignment) the
+one that is given most is built; with `--all` every one, and those of fp32 weights.
 """
 
 import json
@@ -12,9 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -43,9 +45,13 @@ POINTERS = {
     torch.int32: "*i32",
     torch.int64: "*i64",
 }
-TOPKS = (1, 4, 8)
-ACCEPTED = (1, 4)
+LOADS = (  # batch, topk and newly accepted tokens
+    *((batch, topk, 4) for batch in BATCH_BUCKETS for topk in (1, 4)),
+    *((1, 1, accepted) for accepted in (1, 2, 8)),  # fewer tokens, and more of a request
+    (1, 8, 4),
+)
 ALIGNED = 16
+PARTS = 2
 
 
 class Configuration(NamedTuple):
@@ -74,9 +80,6 @@ SWITCHED = (
         {"norm_before_fc": True},
     ),
     Configuration("gpt-oss", {"batch_size": 2}, torch.float16, {"fc_norm": True}),
-    # fp32, on both paths
-    Configuration("Llama-3.1-8B", {"batch_size": 1}, torch.float32),
-    Configuration("Llama-3.1-8B", {"batch_size": 16, "topk": 4}, torch.float32),
     # norms per head, a window, the norm fed back
     Configuration(
         "Qwen3-8B",
@@ -90,6 +93,12 @@ SWITCHED = (
         torch.float16,
         {"sliding_window": 512},
     ),
+)
+
+# checks of small models alone store fp32
+EXACT = (
+    Configuration("Llama-3.1-8B", {"batch_size": 1}, torch.float32),
+    Configuration("Llama-3.1-8B", {"batch_size": 16, "topk": 4}, torch.float32),
     Configuration("Kimi-K2.7-Code-MLA", {"batch_size": 2, "topk": 4}, torch.float32),
 )
 
@@ -97,7 +106,7 @@ SWITCHED = (
 def configurations() -> Iterator[Configuration]:
     """Public shapes at every bucket of batches, as chains and trees; then switches."""
     for name in public_shapes():
-        for batch, topk, accepted in product(BATCH_BUCKETS, TOPKS, ACCEPTED):
+        for batch, topk, accepted in LOADS:
             counts = {"batch_size": batch, "topk": topk, "most_accepted": accepted}
             yield Configuration(name, counts)
     yield from SWITCHED
@@ -121,15 +130,39 @@ class Variant(NamedTuple):
     options: tuple[tuple[str, Any], ...]
 
 
-def main(sm: int) -> None:
-    """Print one line per variant."""
+def main(sm: int, part: int, *, builds_all: bool) -> None:
+    """Print one line per variant of a half."""
     found: dict[Variant, tuple[Launch, str]] = {}
-    for configuration in configurations():
+    for configuration in (*configurations(), *(EXACT if builds_all else ())):
         for launch in launches(configuration, sm):
             found.setdefault(variant_of(launch), (launch, configuration.public))
-    for variant, (launch, public) in found.items():
+    wanted = list(found) if builds_all else fullest(found)
+    for variant in wanted[part::PARTS]:
+        launch, public = found[variant]
         line = {"first_asked_for_by": public, **build(launch, variant, sm)}
         sys.stdout.write(json.dumps(line) + "\n")
+
+
+def fullest(variants: Iterable[Variant]) -> list[Variant]:
+    """Of the variants with the same tiles the one that is given most."""
+    best: dict[tuple[Any, ...], Variant] = {}
+    for variant in variants:
+        names = [name for name, _ in variant.signature]
+        tiles = tuple(
+            (names[index], value)
+            for index, value in variant.constants
+            if names[index].startswith(("BLOCK", "NUM_TOKENS", "TILE", "HEAD_DIM"))
+        )
+        key = (variant.kernel, tiles, variant.options)
+        if key not in best or given(variant) > given(best[key]):
+            best[key] = variant
+    return list(best.values())
+
+
+def given(variant: Variant) -> tuple[int, int]:
+    """How many arguments a variant has, then how many of them it knows nothing of."""
+    present = sum(value is not None for _, value in variant.constants)
+    return len(variant.signature) - len(variant.constants) + present, -len(variant.aligned)
 
 
 def launches(configuration: Configuration, sm: int) -> list[Launch]:
@@ -147,10 +180,10 @@ def launches(configuration: Configuration, sm: int) -> list[Launch]:
         for tensor, shape in expected_shapes(spec).items()
     }
     weights["d2t"] = torch.empty(spec.draft_vocab_size, dtype=torch.int64, device="meta")
-    counts = {"num_splits": 16, **configuration.counts}
+    counts = {"num_splits": 16, "num_steps": 2, **configuration.counts}
     if counts.get("topk", 1) > 1:
-        counts["num_draft_tokens"] = 16
-    shape = DraftShape(num_steps=3, is_programmatic=sm >= 90, **counts)
+        counts |= {"num_draft_tokens": 16, "num_steps": 3}  # a level between two others
+    shape = DraftShape(is_programmatic=sm >= 90, **counts)
     JITFunction.run = record
     with planned_for(sm):
         DraftSteps(spec, weights, shape, dtype=dtype, device="meta").run()
@@ -204,6 +237,7 @@ def build(launch: Launch, variant: Variant, sm: int) -> dict[str, Any]:
     constants = {launch.kernel.params[index].name: value for index, value in variant.constants}
     return {
         "kernel": variant.kernel,
+        "weights": next((kind for name, kind in variant.signature if "weight" in name), None),
         "sm": sm,
         "triton": triton.__version__,
         "seconds": [round(compile_s, 2), round(time.perf_counter() - begun - compile_s, 2)],
@@ -233,4 +267,4 @@ def output_of(tool: str, *arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]), builds_all="--all" in sys.argv)
