@@ -284,7 +284,7 @@ def _kernels(
         is_fused=case.is_fused,
         keeps_logits=True,
     )
-    return DraftSteps(case.spec, weights, shape, dtype=dtype, device=device)
+    return DraftSteps.alone(case.spec, weights, shape, dtype=dtype, device=device)
 
 
 def _rounds(case: CheckCase, dtype: torch.dtype) -> tuple[_Round, _Round]:

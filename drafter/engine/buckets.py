@@ -83,7 +83,7 @@ def batch_bucket(batch_size: int) -> int:
 
     Notes
     -----
-    Rows of the padding draft from an empty context; their results are not returned.
+    Rows of the padding have no request: they write no cache, and their results are not returned.
 
     Examples
     --------

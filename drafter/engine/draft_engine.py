@@ -10,6 +10,7 @@ from drafter.engine.captured_run import CapturedRun, GraphPool
 from drafter.engine.shared_state import SharedState
 from drafter.kernels.argument_checks import INDEX_TYPES, STORAGE_TYPES, check_tensor
 from drafter.kernels.draft_steps import DraftSteps
+from drafter.kernels.extend_plan import NO_REQUEST
 from drafter.kernels.launch_plan import device_sm
 from drafter.kernels.numerics import IS_INTERPRETED
 from drafter.kernels.tree_best import Tree
@@ -196,7 +197,7 @@ class DraftEngine:
         Notes
         -----
         Counts stay on the device and are not checked: `before` + `accepted` + drafts must stay within the
-        capacity. Caches of requests from B up to the bucket are overwritten.
+        capacity. Caches of other requests are left alone.
 
         Examples
         --------
@@ -266,7 +267,7 @@ class DraftEngine:
             num_steps=num_steps,
             topk=topk,
             num_draft_tokens=num_draft_tokens if topk > 1 else None,
-            most_accepted=row_bucket(most_accepted),
+            most_accepted=min(row_bucket(most_accepted), max(most_accepted, self.state.capacity)),
             num_splits=split_bucket(
                 min(context_tokens or self.state.capacity, self.state.capacity),
                 batch_size=padded,
@@ -294,8 +295,7 @@ class DraftEngine:
 
         Notes
         -----
-        Capture runs the bucket several times on what its buffers hold and so writes its rows of the cache
-        from slot 0 on; caches that hold tokens are put back afterwards.
+        Capture runs the bucket several times without requests, which writes nothing to the caches.
 
         Examples
         --------
@@ -305,25 +305,17 @@ class DraftEngine:
         found = self._runs.get(bucket)
         if found is None:
             steps = self.state.steps(bucket, is_programmatic=self.is_programmatic)
-            steps.accepted.fill_(1)
-            found = BucketRun(steps, self._captured(steps) if self.uses_graphs else None)
+            steps.before.fill_(NO_REQUEST)
+            graph = None
+            if self.uses_graphs:
+                graph = CapturedRun(steps.run, device=self.state.device, pool=self._pool)
+            found = BucketRun(steps, graph)
             self._runs[bucket] = found
         return found
 
-    def _captured(self, steps: DraftSteps) -> CapturedRun:
-        """Graph of a bucket; the slots that its trial runs write are saved."""
-        written = 1 + (steps.shape.num_steps - 1) * steps.shape.topk
-        rows, slots = slice(0, steps.shape.batch_size), slice(0, written)
-        caches = (self.state.keys, self.state.values)
-        saved = [cache[rows, slots].clone() for cache in caches]
-        graph = CapturedRun(steps.run, device=self.state.device, pool=self._pool)
-        for cache, kept in zip(caches, saved, strict=True):
-            cache[rows, slots] = kept
-        return graph
-
 
 def _load(steps: DraftSteps, bucket: Bucket, given: Mapping[str, torch.Tensor]) -> None:
-    """Copy a batch into the buffers of its bucket; the padding drafts one token from nothing."""
+    """Copy a batch into the buffers of its bucket; the padding has no requests."""
     batch, most = given["tokens"].shape
     states = steps.captured.shape[1]
     for name, shape, types in (
@@ -336,7 +328,7 @@ def _load(steps: DraftSteps, bucket: Bucket, given: Mapping[str, torch.Tensor]) 
     rows = (bucket.batch_size, bucket.most_accepted)
     steps.tokens.view(rows)[:batch, :most].copy_(given["tokens"])
     steps.captured.view(*rows, states)[:batch, :most].copy_(given["captured"])
-    for name, padding in (("before", 0), ("accepted", 1)):
+    for name, padding in (("before", NO_REQUEST), ("accepted", 0)):
         own: torch.Tensor = getattr(steps, name)
         own[:batch].copy_(given[name])
         own[batch:].fill_(padding)

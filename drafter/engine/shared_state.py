@@ -74,7 +74,6 @@ class SharedState:
         self.spec, self.dtype, self.device, self.capacity = spec, dtype, device, capacity
         self.most_requests = batch_bucket(most_requests)
         self.context_tokens = context_tokens
-        self._weights = weights
         self.packed = PackedWeights.from_canonical(spec, weights, dtype=dtype, device=device)
         self.cache = CacheSpace.empty(
             spec,
@@ -134,14 +133,5 @@ class SharedState:
             is_programmatic=is_programmatic,
             keeps_logits=keeps_logits,
         )
-        steps = DraftSteps(
-            self.spec,
-            self._weights,
-            shape,
-            dtype=self.dtype,
-            device=self.device,
-            context_tokens=self.context_tokens,
-        )
-        steps.weights = self.packed
-        steps._cache = self.cache.of_requests(bucket.batch_size)  # noqa: SLF001
-        return steps
+        cache = self.cache.of_requests(bucket.batch_size)
+        return DraftSteps(self.spec, self.packed, cache, shape)

@@ -42,21 +42,17 @@ class DraftSteps:
     ----------
     spec : DraftSpec
         Shapes and switches.
-    weights : mapping of str to torch.Tensor
-        Canonical names.
+    weights : PackedWeights
+        Of that model; activations are of their type, kernels run where they are.
+    cache : CacheSpace
+        Of `shape.batch_size` requests.
     shape : DraftShape
         What the buffers are made for.
-    dtype : torch.dtype
-        Storage type of weights, activations and cache.
-    device : torch.device or str
-        Where the kernels run.
-    context_tokens : int, optional
-        Context for which the dynamic rope kind is stretched, [tokens].
 
     Raises
     ------
     ParameterError
-        If weights or counts do not fit.
+        If counts or the cache do not fit.
 
     Notes
     -----
@@ -69,7 +65,7 @@ class DraftSteps:
     >>> from drafter.random_weights import random_weights
     >>> from drafter.reference.example import example_spec
     >>> spec = example_spec()
-    >>> steps = DraftSteps(
+    >>> steps = DraftSteps.alone(
     ...     spec,
     ...     random_weights(spec, seed=0, dtype=torch.float32),
     ...     DraftShape(batch_size=2, num_steps=3, capacity=64),
@@ -83,19 +79,18 @@ class DraftSteps:
     def __init__(
         self,
         spec: DraftSpec,
-        weights: Mapping[str, torch.Tensor],
+        weights: PackedWeights,
+        cache: CacheSpace,
         shape: DraftShape,
-        *,
-        dtype: torch.dtype = torch.bfloat16,
-        device: torch.device | str = "cuda",
-        context_tokens: int | None = None,
     ) -> None:
         check_range("topk", shape.topk, 1, spec.draft_vocab_size)
         if spec.sliding_window is not None and shape.topk > 1:
             check_range("num_steps", shape.num_steps, 1, spec.sliding_window, "window of attention")
-        self.spec, self.shape = spec, shape
-        self.weights = PackedWeights.from_canonical(spec, weights, dtype=dtype, device=device)
-        batch, topk, device = shape.batch_size, shape.topk, torch.device(device)
+        dtype, device = weights.head.dtype, weights.head.device
+        slots = (shape.batch_size, shape.capacity, *cache.keys.shape[2:])
+        check_tensor("cache", cache.keys, slots, (dtype,), weights.head)
+        self.spec, self.shape, self.weights, self.cache = spec, shape, weights, cache
+        batch, topk = shape.batch_size, shape.topk
         rows = batch * shape.most_accepted
 
         def index(*size: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
@@ -107,14 +102,6 @@ class DraftSteps:
         self.before, self.accepted = index(batch), index(batch)
         self.lengths, self.last_rows = index(batch), index(batch)
         self._positions = index(rows)
-        self._cache = CacheSpace.empty(
-            spec,
-            batch_size=batch,
-            capacity=shape.capacity,
-            dtype=dtype,
-            device=device,
-            context_tokens=context_tokens,
-        )
         self._states = torch.empty_like(self.captured)
         self._hidden = index(rows, spec.hidden_size, dtype=torch.float32)
         self._extend_buffers, self._step_buffers = (
@@ -143,6 +130,63 @@ class DraftSteps:
         self._is_best = index(*kept)
         self.frontiers = [Frontier.empty(batch, topk, device) for _ in range(shape.num_steps - 1)]
         self.tree = Tree.empty(batch, shape.num_draft_tokens or 1, device)
+
+    @classmethod
+    def alone(
+        cls,
+        spec: DraftSpec,
+        weights: Mapping[str, torch.Tensor],
+        shape: DraftShape,
+        *,
+        dtype: torch.dtype = torch.bfloat16,
+        device: torch.device | str = "cuda",
+        context_tokens: int | None = None,
+    ) -> "DraftSteps":
+        """Steps with weights and a cache that they share with nothing.
+
+        Parameters
+        ----------
+        spec : DraftSpec
+            Shapes and switches.
+        weights : mapping of str to torch.Tensor
+            Canonical names.
+        shape : DraftShape
+            What the buffers are made for.
+        dtype : torch.dtype
+            Storage type of weights, activations and cache.
+        device : torch.device or str
+            Where the kernels run.
+        context_tokens : int, optional
+            Context for which the dynamic rope kind is stretched, [tokens].
+
+        Returns
+        -------
+        DraftSteps
+
+        Raises
+        ------
+        ParameterError
+            If weights or counts do not fit.
+
+        Notes
+        -----
+        Steps of several shapes on one cache: `drafter.engine.shared_state`.
+
+        Examples
+        --------
+        >>> DraftSteps.alone.__name__
+        'alone'
+        """
+        packed = PackedWeights.from_canonical(spec, weights, dtype=dtype, device=device)
+        cache = CacheSpace.empty(
+            spec,
+            batch_size=shape.batch_size,
+            capacity=shape.capacity,
+            dtype=dtype,
+            device=device,
+            context_tokens=context_tokens,
+        )
+        return cls(spec, packed, cache, shape)
 
     def load(
         self,
@@ -181,7 +225,7 @@ class DraftSteps:
         >>> spec = example_spec()
         >>> shape = DraftShape(batch_size=1, num_steps=1, most_accepted=2, capacity=8)
         >>> weights = random_weights(spec, seed=0, dtype=torch.float32)
-        >>> steps = DraftSteps(spec, weights, shape, dtype=torch.float32, device="cpu")
+        >>> steps = DraftSteps.alone(spec, weights, shape, dtype=torch.float32, device="cpu")
         >>> one = torch.ones(1, dtype=torch.int32)
         >>> steps.load(torch.tensor([[5, 6]]), torch.ones(1, 2, 60), 0 * one, 2 * one)
         >>> steps.tokens.tolist(), steps.accepted.tolist()
@@ -322,7 +366,7 @@ class DraftSteps:
             self.spec,
             self.weights,
             buffers,
-            self._cache,
+            self.cache,
             fed,
             is_fused=self.shape.is_fused,
             programmatic=self.shape.is_programmatic,

@@ -7,6 +7,9 @@ import triton.language as tl
 from drafter.kernels.argument_checks import check_tensor
 from drafter.kernels.launch_plan import options, power_of_two
 
+NO_REQUEST = -(2**30)
+"""Tokens in the cache of a row of the batch without a request: none of its drafts has a slot, [tokens]."""
+
 
 @triton.jit(do_not_specialize=["width"])
 def extend_plan_kernel(
@@ -49,9 +52,10 @@ def extend_plan(
     Parameters
     ----------
     before : torch.Tensor, shape (B,)
-        :math:`n`, int32 tokens in the cache before the pass, [tokens].
+        :math:`n`, int32 tokens in the cache before the pass; `NO_REQUEST` for a row of the batch that
+        has no request, [tokens].
     accepted : torch.Tensor, shape (B,)
-        :math:`m`, int32 new tokens of each request, between 1 and M, [tokens].
+        :math:`m`, int32 new tokens of each request, between 1 and M; 0 without a request, [tokens].
     positions : torch.Tensor, shape (B M,)
         int32; -1 for rows without a token.
     lengths : torch.Tensor, shape (B,)

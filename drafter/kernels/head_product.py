@@ -15,7 +15,7 @@ MOST_COLUMNS = 128
 """Columns of a tile, [-]."""
 
 
-@triton.jit(do_not_specialize=["num_tokens"])
+@triton.jit(do_not_specialize=["num_tokens", "num_angles"])
 def head_product_kernel(
     inputs: tl.tensor,
     weight: tl.tensor,
@@ -24,6 +24,7 @@ def head_product_kernel(
     sine: tl.tensor,
     out: tl.tensor,
     num_tokens: tl.tensor,
+    num_angles: tl.tensor,
     NUM_HEADS: tl.constexpr,
     NUM_ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
@@ -68,7 +69,9 @@ def head_product_kernel(
         pair = tl.arange(0, BLOCK_R)
         is_pair = is_token[:, None] & (pair < half)[None, :]  # [BLOCK_T, BLOCK_R]
         position = tl.load(positions + token).to(tl.int64)
-        angle = tl.maximum(position, 0)[:, None] * half + pair[None, :]  # -1: a row without a token
+        # rows without a token sit below 0, drafts past the end of the cache above its last angle
+        line = tl.minimum(tl.maximum(position, 0), num_angles - 1)
+        angle = line[:, None] * half + pair[None, :]
         cos = tl.load(cosine + angle, mask=is_pair, other=0.0)
         sin = tl.load(sine + angle, mask=is_pair, other=0.0)
         place = source[:, None] + WIDTH + 2 * pair[None, :]
@@ -148,6 +151,7 @@ def head_product(
         sine,
         out,
         num_tokens,
+        0 if cosine is None else cosine.shape[0],
         num_heads,
         num_rows,
         width,

@@ -9,7 +9,7 @@ from drafter.kernels.launch_plan import power_of_two, row_options
 from drafter.kernels.numerics import rounded
 
 
-@triton.jit(do_not_specialize=["width", "capacity"])
+@triton.jit(do_not_specialize=["num_angles", "width", "capacity"])
 def latent_cache_kernel(
     fused: tl.tensor,
     cosine: tl.tensor,
@@ -21,6 +21,7 @@ def latent_cache_kernel(
     query: tl.tensor,
     key_cache: tl.tensor,
     eps: tl.tensor,
+    num_angles: tl.tensor,
     width: tl.tensor,
     capacity: tl.tensor,
     QUERY_RANK: tl.constexpr,
@@ -65,7 +66,8 @@ def latent_cache_kernel(
         place = row + QUERY_RANK + KV_RANK + 2 * pair
         first = tl.load(place, mask=is_pair, other=0.0).to(tl.float32)
         second = tl.load(place + 1, mask=is_pair, other=0.0).to(tl.float32)
-        angle = tl.maximum(position, 0) * half + pair  # rows without a token sit at position -1
+        # rows without a token sit below 0, drafts past the end of the cache above its last angle
+        angle = tl.minimum(tl.maximum(position, 0), num_angles - 1) * half + pair
         cos = tl.load(cosine + angle, mask=is_pair, other=0.0)
         sin = tl.load(sine + angle, mask=is_pair, other=0.0)
         end = line + KV_RANK + 2 * pair
@@ -162,6 +164,7 @@ def latent_cache(
         query,
         key_cache,
         eps,
+        cosine.shape[0],
         width,
         capacity,
         query_rank,

@@ -12,7 +12,7 @@ HEADS_TOGETHER = 8
 """Most heads of one program, [-]."""
 
 
-@triton.jit(do_not_specialize=["width", "capacity", "num_heads", "num_kv_heads"])
+@triton.jit(do_not_specialize=["num_angles", "width", "capacity", "num_heads", "num_kv_heads"])
 def rope_cache_kernel(  # noqa: PLR0915 - three kinds of heads
     fused: tl.tensor,
     cosine: tl.tensor,
@@ -25,6 +25,7 @@ def rope_cache_kernel(  # noqa: PLR0915 - three kinds of heads
     key_cache: tl.tensor,
     value_cache: tl.tensor,
     eps: tl.tensor,
+    num_angles: tl.tensor,
     width: tl.tensor,
     capacity: tl.tensor,
     num_heads: tl.tensor,
@@ -71,7 +72,8 @@ def rope_cache_kernel(  # noqa: PLR0915 - three kinds of heads
             second_gain = tl.load(gain + half + lane, mask=is_lane, other=0.0).to(tl.float32)
             first = first * scale[:, None] * first_gain[None, :]
             second = second * scale[:, None] * second_gain[None, :]
-        angle = tl.maximum(position, 0) * half + lane  # rows without a token sit at position -1
+        # rows without a token sit below 0, drafts past the end of the cache above its last angle
+        angle = tl.minimum(tl.maximum(position, 0), num_angles - 1) * half + lane
         cos = tl.load(cosine + angle, mask=is_lane, other=0.0)[None, :]
         sin = tl.load(sine + angle, mask=is_lane, other=0.0)[None, :]
         turned = first * cos - second * sin
@@ -182,6 +184,7 @@ def rope_cache(
         key_cache,
         value_cache,
         eps,
+        cosine.shape[0],
         width,
         capacity,
         num_heads,

@@ -186,7 +186,7 @@ def launches(configuration: Configuration, sm: int) -> list[Launch]:
     shape = DraftShape(is_programmatic=sm >= 90, **counts)
     JITFunction.run = record
     with planned_for(sm):
-        DraftSteps(spec, weights, shape, dtype=dtype, device="meta").run()
+        DraftSteps.alone(spec, weights, shape, dtype=dtype, device="meta").run()
     return recorded
 
 

@@ -120,12 +120,12 @@ def test_a_missing_or_misshapen_weight_is_named() -> None:
     weights = random_weights(SPEC, seed=0, dtype=torch.float32)
     lacking = {name: tensor for name, tensor in weights.items() if name != "norm.weight"}
     with pytest.raises(ParameterError, match=r"a mapping with norm\.weight"):
-        DraftSteps(SPEC, lacking, SHAPE, dtype=torch.float32, device="cpu")
+        DraftSteps.alone(SPEC, lacking, SHAPE, dtype=torch.float32, device="cpu")
     wrong = weights | {"lm_head.weight": torch.ones(2, 2)}
     with pytest.raises(ParameterError, match=r"^lm_head\.weight must be of shape"):
-        DraftSteps(SPEC, wrong, SHAPE, dtype=torch.float32, device="cpu")
+        DraftSteps.alone(SPEC, wrong, SHAPE, dtype=torch.float32, device="cpu")
     with pytest.raises(ParameterError, match="dtype must be bfloat16, float16 or float32"):
-        DraftSteps(SPEC, weights, SHAPE, dtype=torch.float64, device="cpu")
+        DraftSteps.alone(SPEC, weights, SHAPE, dtype=torch.float64, device="cpu")
 
 
 def test_weights_of_the_other_kind_of_heads_are_refused() -> None:
@@ -151,7 +151,7 @@ def test_buffers_of_the_other_kind_of_heads_are_refused() -> None:
 
 def test_inputs_of_another_batch_are_refused() -> None:
     weights = random_weights(SPEC, seed=0, dtype=torch.float32)
-    steps = DraftSteps(SPEC, weights, SHAPE, dtype=torch.float32, device="cpu")
+    steps = DraftSteps.alone(SPEC, weights, SHAPE, dtype=torch.float32, device="cpu")
     counts = torch.ones(1, dtype=torch.int32)
     states = torch.ones(1, 8, SPEC.num_aux_states * SPEC.target_hidden_size)
     with pytest.raises(ParameterError, match=r"tokens must be of shape \(1, 8\), got \(2, 8\)"):

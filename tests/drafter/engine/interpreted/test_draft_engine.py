@@ -152,6 +152,29 @@ def test_buckets_are_made_once_and_share_weights_and_cache(spec: DraftSpec, engi
     assert runs[0].graph is None
 
 
+@pytest.mark.parametrize("latent", [None, LATENT], ids=["grouped", "latent"])
+@pytest.mark.parametrize("shape", [{}, {"topk": 2, "num_draft_tokens": 4}], ids=["chain", "tree"])
+def test_caches_of_requests_outside_the_batch_are_left_alone(
+    spec: DraftSpec, engine: Engine, shape: dict[str, int]
+) -> None:
+    drafting = engine(most_requests=4)
+    drafting.state.keys.fill_(0.5)
+    given = inputs(spec, accepted=[2, 2, 1], before=[0, 0, 0])
+    drafting.draft(*given, num_steps=3, **shape)
+    assert bool((drafting.state.keys[3] == 0.5).all())
+    assert all(bool((drafting.state.keys[request, 0] != 0.5).any()) for request in range(3))
+
+
+def test_a_prompt_that_fills_the_cache_is_drafted_from(
+    spec: DraftSpec, weights: Weights, engine: Engine
+) -> None:
+    """Rows are padded to a power of two, but to no more than the cache has."""
+    given = inputs(spec, accepted=[CAPACITY - 1], before=[0])
+    drafted = engine().draft(*given, num_steps=2)
+    truth = draft_chain(DraftModel(spec, weights, dtype=torch.float64), *row(given, 0), num_steps=2)
+    assert drafted.tokens[0].tolist() == truth.tokens.tolist()
+
+
 class TriedRun:
     """Runs the work as a capture does, and once more for each replay."""
 

@@ -25,7 +25,7 @@ def test_kernels_reproduce_the_logits_of_speculators(name: str) -> None:
     num_steps = golden["logits"].shape[1]
     for start, truth in zip(golden["starts"].tolist(), golden["logits"], strict=True):
         count = start + 1
-        steps = DraftSteps(
+        steps = DraftSteps.alone(
             checkpoint.config.spec,
             checkpoint.weights,
             DraftShape(

@@ -109,7 +109,7 @@ def test_queries_and_keys_turn_and_the_cache_is_written_at_its_slots(
 ) -> None:
     batch, rows, capacity = 2, 3, 7
     fused = normal(batch * rows, (heads + 2 * kv_heads) * width)
-    positions = torch.tensor([4, 5, -1, 0, 1, 2], dtype=torch.int32)
+    positions = torch.tensor([4, 5, -1, 0, 1, 40], dtype=torch.int32)
     slots = torch.tensor([6, 2, -1, 0, 3, 7], dtype=torch.int32)  # the last one is past the end
     cosine, sine = rope_table(Rope(), head_dim=width, num_positions=8, max_positions=64)
     gains = (normal(width, dtype=dtype), normal(width, dtype=dtype)) if has_norm else (None, None)
@@ -133,7 +133,7 @@ def test_queries_and_keys_turn_and_the_cache_is_written_at_its_slots(
     turned = []
     for part, gain in zip(parts[:2], gains, strict=True):
         x = part if gain is None else normed(part, gain.double(), 1e-5)
-        angle = positions.clamp(min=0).double()[:, None] * 10_000.0 ** (
+        angle = positions.clamp(0, 7).double()[:, None] * 10_000.0 ** (
             -torch.arange(width // 2, dtype=torch.float64) / (width // 2)
         )
         number = torch.polar(torch.ones_like(angle), angle)[:, None]

@@ -88,7 +88,7 @@ def model_of(
     spec: DraftSpec, dtype: torch.dtype, shape: DraftShape
 ) -> tuple[DraftSteps, DraftModel]:
     weights = random_weights(spec, seed=3, dtype=dtype)
-    steps = DraftSteps(spec, weights, shape, dtype=dtype, device="cpu")
+    steps = DraftSteps.alone(spec, weights, shape, dtype=dtype, device="cpu")
     return steps, DraftModel(spec, weights)
 
 

@@ -218,7 +218,7 @@ def test_the_sweep_launches_what_a_draft_launches(
     if spec.attention_bias:
         weights["layers.0.self_attn.o_proj.bias"] = torch.zeros(spec.hidden_size)
     shape = DraftShape(batch_size=batch, num_steps=2, most_accepted=1, capacity=8)
-    steps = DraftSteps(spec, weights, shape, dtype=torch.bfloat16, device=CPU)
+    steps = DraftSteps.alone(spec, weights, shape, dtype=torch.bfloat16, device=CPU)
     steps.accepted.fill_(1)
     steps.run()
     drafted = set(recorded)
