@@ -219,8 +219,9 @@ def latent_attention(
         check_tensor("ancestors", ancestors, (num_tokens,), (torch.int64,), query)
         check_tensor("tail_starts", tail_starts, (batch_size,), INDEX_TYPES, query)
     # a tile in use and one on its way, in the 99 KB of the smallest targets
-    block_n, num_stages, registers = (
-        (32, 3, MOST_REGISTERS) if query.element_size() == 2 else (16, 2, None)
+    # fp32 goes past tensor cores, and so through more registers
+    block_n, warps, num_stages, registers = (
+        (32, 4, 3, MOST_REGISTERS) if query.element_size() == 2 else (16, 8, 1, None)
     )
     grid = (batch_size, triton.cdiv(width * num_heads, LATENT_ROWS), num_splits)
     latent_attention_kernel[grid](
@@ -245,5 +246,5 @@ def latent_attention(
         max(16, power_of_two(kv_rank)),
         max(16, power_of_two(stored - kv_rank)),
         programmatic,
-        **options(4, num_stages, programmatic, most_registers=registers),
+        **options(warps, num_stages, programmatic, most_registers=registers),
     )

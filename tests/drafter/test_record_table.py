@@ -60,7 +60,7 @@ def test_heads_that_a_latent_serves_are_not_counted_as_cached() -> None:
     shapes = replace(RECORD.shapes, num_heads=64, num_kv_heads=64, head_dim=192, attention="latent")
     floor_s = (1200e6 + 2048 * 576 * 2) / RECORD.read_bandwidth_bytes_per_s
     record = replace(with_step(floor_s=floor_s, time_s=1.2 * floor_s), shapes=shapes)
-    assert "heads of 1202 MB is 1.35: met" in bar_verdict(record)
+    assert "heads of 1202 MB is 1.35: passed" in bar_verdict(record)
 
 
 def test_the_worst_context_of_batch_1_decides() -> None:
