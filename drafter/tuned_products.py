@@ -41,6 +41,11 @@ class Product(NamedTuple):
         return self.name == "gate and up"
 
     @property
+    def is_wide(self) -> bool:
+        """Whether a launch holds more than the sums of one product: two, or the best ids."""
+        return self.is_gated or self.name == "head"
+
+    @property
     def num_matrices(self) -> int:
         """Matrices of that shape, [-]."""
         return 2 if self.is_gated else 1

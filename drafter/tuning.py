@@ -220,9 +220,7 @@ def best_tiles(
         for product in row
     ]
     # the rule may cut products differently that share a row
-    rules = [
-        default_tiles(sm, tokens, each.rows, each.width, is_gated=each.is_gated) for each in row
-    ]
+    rules = [default_tiles(sm, tokens, each.rows, each.width, is_wide=each.is_wide) for each in row]
     chosen = shared_candidates(sm, tokens, row) if tries is None else tries
     right = [
         [

@@ -206,9 +206,7 @@ def gate_up(
             allowed = f"at most {MATVEC_TOKENS} with a norm in the product"
             raise ParameterError("tokens", num_tokens, allowed, "normalise the rows before")
     sm, value_bytes = device_sm(gate_weight.device), gate_weight.element_size()
-    cut = tiles or tiles_for(
-        sm, num_tokens, num_rows, width, value_bytes=value_bytes, is_gated=True
-    )
+    cut = tiles or tiles_for(sm, num_tokens, num_rows, width, value_bytes=value_bytes, is_wide=True)
     grid = triton.cdiv(num_rows, cut.block_n)
     chosen = product_options(cut, programmatic, most_registers=GATED_REGISTERS)
     if is_matvec:

@@ -247,7 +247,7 @@ def head_tiles(
     64
     """
     sm, value_bytes = device_sm(weight.device), weight.element_size()
-    cut = tiles or tiles_for(sm, num_tokens, *weight.shape, value_bytes=value_bytes)
+    cut = tiles or tiles_for(sm, num_tokens, *weight.shape, value_bytes=value_bytes, is_wide=True)
     if num_tokens > MATVEC_TOKENS:
         warps = cut.block_n * dot_tokens(num_tokens) // KEYS_PER_WARP
         return cut.block_n, replace(cut, num_warps=max(cut.num_warps, warps))

@@ -97,7 +97,7 @@ def power_of_two(value: int) -> int:
     return 1 << max(0, value - 1).bit_length()
 
 
-def default_tiles(sm: int, tokens: int, rows: int, width: int, *, is_gated: bool = False) -> Tiles:
+def default_tiles(sm: int, tokens: int, rows: int, width: int, *, is_wide: bool = False) -> Tiles:
     r"""Tiles by rule, where nothing was measured.
 
     Parameters
@@ -108,8 +108,8 @@ def default_tiles(sm: int, tokens: int, rows: int, width: int, *, is_gated: bool
         Tokens of the pass, [tokens].
     rows, width : int
         Shape of the weights, [-].
-    is_gated : bool
-        Two products of that shape in one launch.
+    is_wide : bool
+        Two products of that shape in one launch, or the head.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def default_tiles(sm: int, tokens: int, rows: int, width: int, *, is_gated: bool
     Notes
     -----
     Up to 8 tokens: 4 rows by 1024 columns in 4 warps, so that many 128-bit loads are under way; 512 past 2
-    tokens and, of two products, 256 past 4, since the sums of more tokens leave no registers for a wider
+    tokens and, for what is wide, 256 past 4, since the sums of more tokens leave no registers for a wider
     tile (triton 3.6 spills) (drafter.md 12). More tokens: 64 rows where that
     still gives the chip some hundred programs, else 32 or 16; of each the 128 bytes of a cache line,
     four tiles ahead: 128 columns spill on some targets. Without a GPU the interpreter runs, which pays
@@ -132,7 +132,7 @@ def default_tiles(sm: int, tokens: int, rows: int, width: int, *, is_gated: bool
     64
     """
     if tokens <= MATVEC_TOKENS:
-        widest = 1024 if tokens <= 2 else 256 if is_gated and tokens > 4 else 512
+        widest = 1024 if tokens <= 2 else 256 if is_wide and tokens > 4 else 512
         block_k = min(max(power_of_two(width), 16), widest)
         warps = min(4, max(1, block_k // 64))
         return Tiles(block_n=4 if sm else 64, block_k=block_k, num_warps=warps, num_stages=1)
@@ -162,7 +162,7 @@ def tiles_for(
     width: int,
     *,
     value_bytes: int = 2,
-    is_gated: bool = False,
+    is_wide: bool = False,
 ) -> Tiles:
     """Tiles of one product on one kind of GPU.
 
@@ -176,8 +176,8 @@ def tiles_for(
         Shape of the weights, [-].
     value_bytes : int
         Of a weight, [B].
-    is_gated : bool
-        Two products of that shape in one launch.
+    is_wide : bool
+        Two products of that shape in one launch, or the head.
 
     Returns
     -------
@@ -200,7 +200,7 @@ def tiles_for(
     True
     """
     key = (sm, power_of_two(tokens), power_of_two(rows), power_of_two(width))
-    tiles = _table().get(key) or default_tiles(sm, tokens, rows, width, is_gated=is_gated)
+    tiles = _table().get(key) or default_tiles(sm, tokens, rows, width, is_wide=is_wide)
     if tokens <= MATVEC_TOKENS or value_bytes == _TABLE_BYTES:
         return tiles
     rows_half, columns_half = (

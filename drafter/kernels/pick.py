@@ -11,6 +11,9 @@ from drafter.kernels.candidate_keys import NO_CANDIDATE, key_index, key_value
 from drafter.kernels.head import MOST_TOPK
 from drafter.kernels.launch_plan import options, power_of_two
 
+MOST_REGISTERS = 128
+"""Registers that a thread may take, so that 16 warps fit, [-]. Without a number the assembler keeps fewer."""
+
 MOST_TILES = 8192
 """Tiles of the head that one program can hold, [-]."""
 
@@ -220,5 +223,5 @@ def pick(
         block,
         1 if topk == 1 else MOST_TOPK,
         programmatic,
-        **options(warps, 1, programmatic),
+        **options(warps, 1, programmatic, most_registers=MOST_REGISTERS),
     )

@@ -155,7 +155,7 @@ def test_buckets_are_made_once_and_share_weights_and_cache(spec: DraftSpec, engi
 @pytest.mark.parametrize("latent", [None, LATENT], ids=["grouped", "latent"])
 @pytest.mark.parametrize("shape", [{}, {"topk": 2, "num_draft_tokens": 4}], ids=["chain", "tree"])
 def test_caches_of_requests_outside_the_batch_are_left_alone(
-    spec: DraftSpec, engine: Engine, shape: dict[str, int]
+    spec: DraftSpec, engine: Engine, shape: dict[str, Any]
 ) -> None:
     drafting = engine(most_requests=4)
     drafting.state.keys.fill_(0.5)
