@@ -95,7 +95,8 @@ def command(
     and named. With a public SHAPE weights are random, and the record says so.
 
     The last lines say whether a step is faster than torch at batch 1 to 8 by more than runs differ, and
-    near enough to its floor at batch 1; a bar that is missed does not change the exit code.
+    near enough to its floor at batch 1; a bar that is missed does not change the exit code. An error at
+    a later load ends the run with exit code 1, and the loads before it are written.
 
     --dry goes the same way on a CPU with a tiny model; its times are made up, and nothing is predicted
     from its record.
@@ -122,7 +123,14 @@ def command(
     else:
         axes = {"batch_sizes": batch_sizes, "contexts": contexts, "topks": topks}
         chosen = {name: tuple(sorted(set(values))) for name, values in axes.items() if values}
-        record = _measured(model, grid, chosen, dtype, target, most_s=most_s)
+        from drafter.timing.refusals import MeasurementCutError  # noqa: PLC0415 - on demand
+
+        try:
+            record = _measured(model, grid, chosen, dtype, target, most_s=most_s)
+        except MeasurementCutError as error:
+            save_record(error.record, output)
+            click.echo(f"wrote {output}", err=True)
+            raise
         save_record(record, output)
     if as_json:
         click.echo(json.dumps(record_json(record), indent=1, allow_nan=False))

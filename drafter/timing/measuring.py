@@ -1,6 +1,7 @@
 """A whole measurement: bandwidth, then every load of a grid, into one record."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -31,6 +32,7 @@ from drafter.timing.memory_read import ReadBuffer
 from drafter.timing.refusals import (
     LEAST_FLUSHES,
     MOST_CLOCK_CHANGE,
+    MeasurementCutError,
     MeasurementRefusedError,
     check_cold,
     check_line,
@@ -40,6 +42,7 @@ from drafter.timing.refusals import (
 from drafter.timing.samples import Difference, Samples, difference, step_difference
 from drafter.timing.stopwatch import Stopwatch, Timed, Work, timed
 from drafter.timing.time_limit import TimeLimit
+from drafter.timing.torch_baseline import first_line
 from specmodel.measurement import (
     Clocks,
     DraftRecord,
@@ -120,7 +123,9 @@ def measured_record(
     ParameterError
         If counts do not fit.
     BaselineFailedError
-        If torch fails in the baseline for no reason that is known.
+        If torch fails in the first baseline for no reason that is known.
+    MeasurementCutError
+        If a later load ends in an error of torch or the device: what was measured before is in it.
 
     Notes
     -----
@@ -186,7 +191,10 @@ def measured_record(
                 findings,
                 may_repeat=partial(limit.allows, load, step_bytes),
             )
-            limit.timed(load, step_bytes, measure)
+            with _kept(
+                load, findings, partial(_record, model, stopwatch, bandwidth, dtype, findings)
+            ):
+                limit.timed(load, step_bytes, measure)
             del measure
         del source
     if not findings.steps or not findings.extends:
@@ -197,6 +205,19 @@ def measured_record(
         load = StepLoad(row.batch_size, row.context_tokens, row.topk)
         _trace_kernels(source_of(load.batch_size, load.context_tokens), load, stopwatch, findings)
     return _record(model, stopwatch, bandwidth, dtype, findings)
+
+
+@contextmanager
+def _kept(load: StepLoad, findings: _Findings, record: Callable[[], DraftRecord]) -> Iterator[None]:
+    """Make an error at a load carry what was measured before it, where something was."""
+    try:
+        yield
+    except RuntimeError as error:  # too little memory, a baseline that fails, a lost device
+        if not findings.steps:
+            raise
+        reason = first_line(error)
+        findings.notes.append(f"{load}: ended by an error: {reason}")
+        raise MeasurementCutError(str(load), reason, record()) from error
 
 
 def _read_bandwidth(

@@ -5,7 +5,7 @@ from typing import Final
 
 from drafter.timing.samples import fitted_line
 from specmodel.errors import SpecModelError
-from specmodel.measurement import Clocks
+from specmodel.measurement import Clocks, DraftRecord
 from specmodel.units import MICRO, PERCENT
 
 MOST_CLOCK_CHANGE: Final = 3 * PERCENT
@@ -35,6 +35,24 @@ class MeasurementRefusedError(SpecModelError, RuntimeError):
     def __init__(self, what: str, reason: str) -> None:
         self.what, self.reason = what, reason
         super().__init__(f"{what}: refused: {reason}")
+
+
+class MeasurementCutError(SpecModelError, RuntimeError):
+    """A measurement that an error ended; what was measured before is kept.
+
+    Parameters
+    ----------
+    what : str
+        Load at which it ended.
+    reason : str
+        What the device or torch said.
+    record : DraftRecord
+        What was measured before.
+    """
+
+    def __init__(self, what: str, reason: str, record: DraftRecord) -> None:
+        self.what, self.reason, self.record = what, reason, record
+        super().__init__(f"{what}: ended by an error, the loads before it are kept: {reason}")
 
 
 def clock_change(readings: Sequence[Clocks]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from drafter.timing import measuring
 from drafter.timing.draft_works import BaselineFailedError
 from drafter.timing.grid import TimingGrid
 from drafter.timing.measuring import measured_record
-from drafter.timing.refusals import MeasurementRefusedError
+from drafter.timing.refusals import MeasurementCutError, MeasurementRefusedError
 from drafter.timing.stopwatch import SamplePlan
 from specmodel.measurement import Clocks, DraftRecord, KernelTiming, load_record, save_record
 
@@ -251,6 +252,30 @@ def test_any_other_failure_of_the_baseline_is_one_line(
         measure()
     said = str(reason).partition("\n")[0] or "RuntimeError"
     assert str(caught.value) == f"batch 1, context 16, topk 1: the torch baseline failed: {said}"
+
+
+@pytest.mark.parametrize("lost", [RuntimeError, torch.OutOfMemoryError])
+def test_an_error_at_a_later_load_keeps_what_was_measured_before(
+    lost: type[RuntimeError], measure: Measure, tmp_path: Path
+) -> None:
+    def time_s(work: Any, _: int) -> float:  # noqa: ANN401
+        if told[-1].startswith("batch 4"):
+            raise lost("CUDA error: the device is lost\nmore of it")
+        return TIMES[work.name]
+
+    told: list[str] = [""]
+    with pytest.raises(MeasurementCutError) as caught:
+        measure(tell=told.append, time_s=time_s)
+    said = str(caught.value)
+    assert said.startswith("batch 4, context 16, topk 1: ended by an error")
+    assert said.endswith("CUDA error: the device is lost")
+    kept = caught.value.record
+    assert {(row.batch_size, row.context_tokens, row.topk) for row in kept.steps} == {
+        (1, context, topk) for context in (16, 64) for topk in (1, 2)
+    }
+    assert kept.kernels == (), "a lost device is not traced"
+    save_record(kept, tmp_path / "drafter.json")
+    assert "CUDA error" in load_record(tmp_path / "drafter.json").notes[-1]
 
 
 def test_a_device_without_memory_for_the_baseline_says_so_itself(
