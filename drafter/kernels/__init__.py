@@ -1,7 +1,8 @@
 """Triton kernels of one EAGLE-3 draft step, each with a launch function that checks its shapes.
 
 One family per module. Device functions that several kernels share stand in `numerics`,
-`candidate_keys`, `context_part`, `matvec` and `swap_dot`; `draft_steps` runs extend and decode steps from them.
+`candidate_keys`, `context_part`, `matvec` and `swap_dot`; `draft_steps` runs extend and decode steps from
+them. Sizes of a model or a load are run-time arguments, so that one variant serves many.
 
 Rules of every kernel, each of which a test holds:
 
@@ -11,3 +12,7 @@ Rules of every kernel, each of which a test holds:
 - a row without a finite entry gives zeros or minus infinity, never NaN;
 - with programmatic launch, every program waits before it reads what the kernel before it wrote.
 """
+
+from drafter.extra import require_extra
+
+require_extra("torch", "triton", what="the kernels of the draft model")

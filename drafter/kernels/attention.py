@@ -220,7 +220,7 @@ def attention(
     block_d = max(LEAST_ROWS, power_of_two(head_dim))
     slots = KEY_TILE_BYTES // (block_d * query.element_size())
     block_n = LEAST_ROWS if is_exact else min(max(slots, LEAST_ROWS), 64)
-    needs_more = is_exact or block_m * block_d > 4 * MOST_SUMS_PER_WARP
+    needs_more = is_exact or block_m * block_d >= 4 * MOST_SUMS_PER_WARP
     warps, registers = (8, MOST_REGISTERS) if needs_more else (4, None)
     grid = (batch_size, num_kv_heads * triton.cdiv(rows, block_m), num_splits)
     attention_kernel[grid](

@@ -198,7 +198,8 @@ def input_product(
         check_tensor("hidden_rows", hidden_rows, (num_tokens,), INDEX_TYPES, hidden)
     if bias is not None:
         check_tensor("bias", bias, (num_rows,), STORAGE_TYPES, hidden)
-    cut = tiles or tiles_for(device_sm(weight.device), num_tokens, num_rows, 2 * width)
+    sm, value_bytes = device_sm(weight.device), weight.element_size()
+    cut = tiles or tiles_for(sm, num_tokens, num_rows, 2 * width, value_bytes=value_bytes)
     input_product_kernel[(triton.cdiv(num_rows, cut.block_n),)](
         tokens,
         embedding,

@@ -221,7 +221,7 @@ def latent_attention(
     # a tile in use and one on its way, in the 99 KB of the smallest targets
     # fp32 goes past tensor cores, and so through more registers
     block_n, warps, num_stages, registers = (
-        (32, 4, 3, MOST_REGISTERS) if query.element_size() == 2 else (16, 8, 1, None)
+        (32, 4, 3, MOST_REGISTERS) if query.element_size() == 2 else (16, 8, 1, MOST_REGISTERS)
     )
     grid = (batch_size, triton.cdiv(width * num_heads, LATENT_ROWS), num_splits)
     latent_attention_kernel[grid](

@@ -192,7 +192,8 @@ def tiles_for(
     Notes
     -----
     Nothing is measured at run time: a first call could fall into the capture of a graph. Rows and rule are
-    made for 16-bit weights; past 8 tokens fp32 takes half the rows and columns, so that it fits too. drafter.md 13.
+    made for 16-bit weights; fp32 takes half the columns, and past 8 tokens half the rows, so that it fits
+    too. drafter.md 13.
 
     Examples
     --------
@@ -201,12 +202,12 @@ def tiles_for(
     """
     key = (sm, power_of_two(tokens), power_of_two(rows), power_of_two(width))
     tiles = _table().get(key) or default_tiles(sm, tokens, rows, width, is_wide=is_wide)
-    if tokens <= MATVEC_TOKENS or value_bytes == _TABLE_BYTES:
+    if value_bytes == _TABLE_BYTES:
         return tiles
-    rows_half, columns_half = (
-        max(LEAST_DOT_TOKENS, size // 2) for size in (tiles.block_n, tiles.block_k)
-    )
-    return replace(tiles, block_n=rows_half, block_k=columns_half)
+    tiles = replace(tiles, block_k=max(LEAST_DOT_TOKENS, tiles.block_k // 2))
+    if tokens <= MATVEC_TOKENS:
+        return tiles
+    return replace(tiles, block_n=max(LEAST_DOT_TOKENS, tiles.block_n // 2))
 
 
 @cache

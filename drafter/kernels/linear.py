@@ -17,7 +17,6 @@ from drafter.kernels.launch_plan import (
 from drafter.kernels.matvec import matvec, token_rows
 from drafter.kernels.numerics import rounded
 from drafter.kernels.swap_dot import swap_dot
-from specmodel.errors import ParameterError
 
 
 @triton.jit(do_not_specialize=["num_tokens"])
@@ -26,10 +25,8 @@ def linear_matvec_kernel(
     weight: tl.tensor,
     bias: tl.tensor,
     residual: tl.tensor,
-    norm: tl.tensor,
     out: tl.tensor,
     num_tokens: tl.tensor,
-    eps: tl.tensor,
     num_rows: tl.tensor,
     width: tl.tensor,
     NUM_TOKENS: tl.constexpr,
@@ -47,8 +44,8 @@ def linear_matvec_kernel(
         num_tokens,
         weight,
         rows,
-        norm,
-        eps,
+        None,
+        0.0,
         num_rows,
         width,
         width,
@@ -115,14 +112,12 @@ def linear(
     *,
     bias: torch.Tensor | None = None,
     residual: torch.Tensor | None = None,
-    norm: torch.Tensor | None = None,
-    eps: float = 0.0,
     tiles: Tiles | None = None,
     programmatic: bool = False,
 ) -> None:
-    r"""Write a linear map of each token, normalised before and added to after.
+    r"""Write a linear map of each token, and what is added to it.
 
-    .. math:: y_t = r_t + b + W\, \mathrm{norm}(x_t)
+    .. math:: y_t = r_t + b + W x_t
 
     Parameters
     ----------
@@ -136,10 +131,6 @@ def linear(
         :math:`b`.
     residual : torch.Tensor, optional, shape (T, N)
         :math:`r`; not `out` itself.
-    norm : torch.Tensor, optional, shape (K,)
-        Weight of an RMSNorm of the inputs, for at most 8 tokens.
-    eps : float
-        Of that norm, [-].
     tiles : Tiles, optional
         How to cut; by default the shipped table decides.
     programmatic : bool
@@ -148,11 +139,11 @@ def linear(
     Raises
     ------
     ParameterError
-        If shapes or types do not fit, or a norm is asked for with more than 8 tokens.
+        If shapes or types do not fit.
 
     Notes
     -----
-    fp32 sums. The norm is a factor per token, so it costs no pass of its own. drafter.md 11.
+    fp32 sums. drafter.md 11, K2, K6 and K8.
 
     Examples
     --------
@@ -172,11 +163,6 @@ def linear(
         check_tensor("bias", bias, (num_rows,), STORAGE_TYPES, weight)
     if residual is not None:
         check_tensor("residual", residual, (num_tokens, num_rows), STORAGE_TYPES, weight)
-    if norm is not None:
-        check_tensor("norm", norm, (width,), STORAGE_TYPES, weight)
-        if not is_matvec:
-            allowed = f"at most {MATVEC_TOKENS} with a norm in the product"
-            raise ParameterError("tokens", num_tokens, allowed, "normalise the rows before")
     sm, value_bytes = device_sm(weight.device), weight.element_size()
     cut = tiles or tiles_for(sm, num_tokens, num_rows, width, value_bytes=value_bytes)
     grid = triton.cdiv(num_rows, cut.block_n)
@@ -187,10 +173,8 @@ def linear(
             weight,
             bias,
             residual,
-            norm,
             out,
             num_tokens,
-            eps,
             num_rows,
             width,
             power_of_two(num_tokens),

@@ -18,8 +18,9 @@ class LinearLaunches(Launches):
 
     Notes
     -----
-    Of queries with keys and values for more than `FUSED_NORM_TOKENS` tokens. All read the storage type and write fp32. To the output projection and the second half of the MLP
-    the fp32 residual is added; a bias where the model has one.
+    Queries with keys and values are launched so for more than `FUSED_NORM_TOKENS` tokens. All read the
+    storage type and write fp32. To the output projection and the second half of the MLP the fp32 residual
+    is added; a bias where the model has one.
 
     Examples
     --------

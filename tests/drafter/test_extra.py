@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import drafter
 from drafter.extra import require_extra
 from specmodel.errors import MissingExtraError
 
@@ -53,6 +55,31 @@ def test_a_module_that_needs_torch_says_in_one_line_how_to_install_it(module: st
         "specmodel.errors.MissingExtraError: this part of drafter needs torch, which is not installed; "
         "pip install 'specmodel[drafter]'"
     )
+
+
+def test_every_other_module_works_or_says_what_is_missing() -> None:
+    root = Path(drafter.__file__).parent
+    names = [
+        ".".join(("drafter", *path.relative_to(root).with_suffix("").parts))
+        for path in sorted(root.rglob("*.py"))
+        if path.name != "__init__.py"
+    ]
+    assert len(names) > 100
+    code = (
+        f"{WITHOUT}import importlib\n"
+        "from specmodel.errors import MissingExtraError\n"
+        f"for name in {names}:\n"
+        "    try:\n"
+        "        importlib.import_module(name)\n"
+        "    except MissingExtraError as error:\n"
+        "        assert 'pip install' in str(error)\n"
+        "        continue\n"
+        "    print(name)\n"
+    )
+    run = python(code)
+    assert run.returncode == 0, run.stderr[-600:]
+    assert set(LIGHT) - {"drafter"} <= set(run.stdout.split())
+    assert not any(".kernels." in name for name in run.stdout.split())
 
 
 def test_a_command_that_needs_a_missing_package_ends_in_one_line() -> None:

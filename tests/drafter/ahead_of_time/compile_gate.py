@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -63,14 +64,17 @@ class Configuration(NamedTuple):
     switches: Mapping[str, Any] = MappingProxyType({})
 
 
+OF_EVERY_WIDTH = ("Llama-3.1-8B", "gpt-oss", "Qwen3-Next-80B", "Kimi-K2.7-Code-MLA")  # of a head
+
 # what no public shape asks for
 SWITCHED = (
-    # biases; a context in as many parts as there may be
+    # biases; logits that are kept for checks
     Configuration(
         "Llama-3.1-8B",
-        {"batch_size": 1, "most_accepted": 4, "num_splits": 128},
+        {"batch_size": 1, "most_accepted": 4, "keeps_logits": True},
         switches={"attention_bias": True},
     ),
+    Configuration("Llama-3.1-8B", {"batch_size": 16, "keeps_logits": True}),
     Configuration("Llama-3.1-8B", {"batch_size": 16}, switches={"attention_bias": True}),
     # fp16, norms in launches of their own, norms of the captured states
     Configuration(
@@ -104,11 +108,13 @@ EXACT = (
 
 
 def configurations() -> Iterator[Configuration]:
-    """Public shapes at every bucket of batches, as chains and trees; then switches."""
+    """Public shapes at every bucket of batches, as chains and trees; numbers of parts; switches."""
     for name in public_shapes():
         for batch, topk, accepted in LOADS:
             counts = {"batch_size": batch, "topk": topk, "most_accepted": accepted}
             yield Configuration(name, counts)
+    for name, num_splits in product(OF_EVERY_WIDTH, (1, 4, 64, 128)):
+        yield Configuration(name, {"batch_size": 1, "num_splits": num_splits})
     yield from SWITCHED
 
 

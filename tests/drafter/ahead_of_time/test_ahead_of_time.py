@@ -2,7 +2,7 @@
 
 `compile_gate.py` builds in processes of its own, with a cache that is thrown away. SPECMODEL_TRITON36_PYTHON
 names the interpreter of a second environment (torch, triton 3.6, numpy below 2.4) for the older compiler;
-SPECMODEL_WHOLE_GATE=1 builds every variant, not the fullest of each, in about five minutes.
+SPECMODEL_WHOLE_GATE=1 builds every variant, not the fullest of each, in about ten minutes.
 """
 
 import json

@@ -95,7 +95,7 @@ class TestOnAGpu:
         made = engine()
         run = made.run_of(made.bucket(batch_size=batch_size, most_accepted=4, **ask))
         assert run.graph is not None
-        # nine kernels of the layer and two of the head, a step
+        # seven kernels of the layer and two of the head, a step
         assert run.graph.num_nodes is None or run.graph.num_nodes >= 9 * ask["num_steps"]
 
 

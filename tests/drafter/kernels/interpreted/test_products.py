@@ -58,26 +58,6 @@ def test_linear_does_not_depend_on_the_tiles(
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("tokens", [1, 5])
-def test_a_norm_in_the_product_is_a_norm_before_it(
-    guard: Any,
-    normal: Any,
-    check_close: Callable[..., None],
-    dtype: torch.dtype,
-    tokens: int,
-) -> None:
-    x, weight, gain = (
-        normal(tokens, 200, scale=30.0),
-        normal(50, 200, dtype=dtype),
-        normal(200, dtype=dtype),
-    )
-    out = guard.space(tokens, 50)
-    linear(guard.given(x), guard.given(weight), out, norm=guard.given(gain), eps=1e-5)
-    truth = normed(x.double(), gain.double(), 1e-5) @ weight.double().T
-    check_close(out, truth, torch.float32)  # nothing but the sums is rounded
-
-
-@pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(
     ("tokens", "rows", "width"), [(1, 63, 123), (4, 130, 64), (11, 63, 123), (20, 70, 64)]
 )
