@@ -169,7 +169,7 @@ def split_bucket(
 ) -> int:
     r"""Parts into which attention cuts a context.
 
-    .. math:: P = 2^{\lceil \log_2 x \rceil},\quad
+    .. math:: P = 2^{\lfloor \log_2 x + 1/2 \rfloor},\quad
         x = \min\left(\frac{2 S}{B N_{KV}}, \frac{C'}{128}, 128\right)
 
     with :math:`C'` the smallest bucket of contexts that holds :math:`C`.
@@ -179,7 +179,8 @@ def split_bucket(
     context_tokens : int
         :math:`C`, slots of the longest request, drafts included, at least 1, [tokens].
     batch_size, num_kv_heads : int
-        :math:`B, N_{KV}`, programs that there are without a cut; of latent heads what `cache_readers` says, [-].
+        :math:`B, N_{KV}`, programs that there are without a cut; of latent heads what `cache_readers`
+        says, [-].
     num_multiprocessors : int
         :math:`S`; 1 where there is no GPU, [-].
 
@@ -196,7 +197,8 @@ def split_bucket(
     Notes
     -----
     Few requests fill a chip only if their context is cut; a cut finer than 128 tokens costs more in the
-    merge than it saves. A judgement that no GPU has confirmed yet. drafter.md 13.
+    merge than it saves, and each part of each head is written and read in fp32, so the count is not always
+    rounded up. A judgement that no GPU has confirmed yet. drafter.md 13.
 
     Examples
     --------
@@ -216,4 +218,6 @@ def split_bucket(
             raise ParameterError(name, value, "at least 1")
     held = next((size for size in CONTEXT_BUCKETS if size >= context_tokens), context_tokens)
     wanted = -(-PROGRAMS_PER_MULTIPROCESSOR * num_multiprocessors // (batch_size * num_kv_heads))
-    return row_bucket(min(wanted, -(-held // LEAST_PART_TOKENS), MOST_PARTS))
+    parts = min(wanted, -(-held // LEAST_PART_TOKENS), MOST_PARTS)
+    above = row_bucket(parts)
+    return above // 2 if above > 1 and parts**2 <= above * above // 2 else above

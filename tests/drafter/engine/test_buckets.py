@@ -51,8 +51,8 @@ def test_few_requests_are_cut_finer_than_many() -> None:
         for size in BATCH_BUCKETS
     ]
     assert splits == sorted(splits, reverse=True)
-    # two programs a multiprocessor: 264 of 8 KV heads are 33 parts, rounded up
-    assert splits[0] == 64
+    # two programs a multiprocessor: 264 of 8 KV heads are 33 parts, and 32 is nearer than 64
+    assert splits[0] == 32
 
 
 def test_latent_heads_are_cut_by_the_rows_that_share_a_request() -> None:
@@ -62,8 +62,17 @@ def test_latent_heads_are_cut_by_the_rows_that_share_a_request() -> None:
         split_bucket(32768, num_kv_heads=cache_readers(spec, topk=topk), **counts)
         for topk in (1, 8)
     ]
-    # 64 heads are 4 programs of 16 rows, those of eight branches 32: 264 / 4 and 264 / 32, rounded up
-    assert parts == [128, 16]
+    # 64 heads are 4 programs of 16 rows, those of eight branches 32: 264 / 4 and 264 / 32, to the nearest
+    assert parts == [64, 8]
+
+
+def test_parts_are_rounded_to_the_power_of_two_whose_ratio_is_smaller() -> None:
+    for multiprocessors in range(1, 200):
+        wanted = -(-2 * multiprocessors // 8)
+        parts = split_bucket(
+            10**6, batch_size=1, num_kv_heads=8, num_multiprocessors=multiprocessors
+        )
+        assert 2**-0.5 <= parts / wanted <= 2**0.5
 
 
 def test_contexts_of_one_bucket_share_a_graph() -> None:
