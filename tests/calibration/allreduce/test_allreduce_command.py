@@ -132,6 +132,19 @@ def test_a_file_of_something_else_is_one_line(text: str, tmp_path: Path) -> None
     assert "\n" not in str(caught.value)
 
 
+def test_a_log_in_place_of_what_was_fitted_to_it_says_which_command_takes_it() -> None:
+    with pytest.raises(FormatError, match="give that command logs") as caught:
+        load_all_reduces(FOLDER / "plain.txt")
+    assert caught.value.code == "wrong_kind"
+
+
+def test_a_written_file_that_was_cut_says_where_it_ends(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"kind": "all_reduce", "curves": [', encoding="utf-8")
+    with pytest.raises(FormatError, match="is it cut off"):
+        load_all_reduces(path)
+
+
 def test_an_impossible_size_in_a_written_file_is_one_line(tmp_path: Path) -> None:
     curve = {"size_bytes": [1, 2, 0], "time_us": [1, 2, 3], "num_ranks": 2}
     path = tmp_path / "a.json"
