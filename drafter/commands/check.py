@@ -5,6 +5,7 @@ import json
 import click
 
 from drafter.check_cases import INTERPRETED_PARAMETERS, LIMITS, CheckResult
+from drafter.commands.device_errors import device_errors
 from drafter.extra import require_extra
 from drafter.own_process import run_interpreted
 from specmodel.errors import ParameterError, SpecModelError
@@ -42,8 +43,9 @@ def command(*, model: str | None, dtype: str, as_json: bool) -> None:
     if torch.cuda.is_available():
         from drafter.checks import checks  # noqa: PLC0415 - as above
 
-        where = torch.cuda.get_device_name()
-        results = list(checks(model, dtype=dtype, device=torch.device("cuda")))
+        with device_errors("free some of it, or check a smaller model"):
+            where = torch.cuda.get_device_name()
+            results = list(checks(model, dtype=dtype, device=torch.device("cuda")))
     else:
         where = "the CPU, in Triton's interpreter"
         _check_size(model)
