@@ -179,7 +179,8 @@ def split_bucket(
     context_tokens : int
         :math:`C`, slots of the longest request, drafts included, at least 1, [tokens].
     batch_size, num_kv_heads : int
-        :math:`B, N_{KV}`, programs that there are without a cut; of latent heads what `cache_readers` says, [-].
+        :math:`B, N_{KV}`, programs that there are without a cut; of latent heads what `cache_readers`
+        says, [-].
     num_multiprocessors : int
         :math:`S`; 1 where there is no GPU, [-].
 
