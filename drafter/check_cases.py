@@ -22,6 +22,12 @@ TORCH_ERRORS: Final = 2.0
 MOST_ALLOWED: Final = 0.1
 """Relative error from which a check says nothing, whatever torch loses, [-]. A judgement."""
 
+GRAPH: Final = "graph = eager"
+"""What is compared where a graph has to give every bit of launches in turn."""
+
+OVERLAP: Final = "overlap ~ eager"
+"""What is compared where launches overlap that are compiled apart."""
+
 INTERPRETED_PARAMETERS: Final = 4_000_000
 """Parameters of a step that the interpreter multiplies in some seconds, [-]."""
 
@@ -104,9 +110,10 @@ class CheckResult:
     limit : float
         What is allowed, [-].
     torch_error : float or None
-        Error of the same draft in plain torch, in the same type; None where bits are compared, [-].
+        Error of the same draft in plain torch, in the same type; None where torch is not asked, [-].
     tokens, equal_tokens : int
-        Guesses whose margin is large enough to be compared, and how many agree, [-].
+        Guesses whose margin is large enough to be compared, and how many agree; of overlapping launches
+        every integer that was drafted, [-].
 
     Examples
     --------

@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from drafter.check_cases import (
+    GRAPH,
     MARGIN,
+    OVERLAP,
     CheckCase,
     CheckResult,
     cases_of,
@@ -184,7 +186,9 @@ def _distance(out: torch.Tensor, truth: torch.Tensor) -> float:
 def check_graphs(
     case: CheckCase, weights: Weights, *, device: torch.device
 ) -> Iterator[CheckResult]:
-    """Compare captured graphs, and launches that overlap, with launches in turn, bit for bit.
+    r"""Compare captured graphs, and launches that overlap, with launches in turn.
+
+    .. math:: \max_x \frac{\|x - \hat x\|}{\|\hat x\|} \le \epsilon
 
     Parameters
     ----------
@@ -206,7 +210,10 @@ def check_graphs(
 
     Notes
     -----
-    The same kernels in the same order on the same numbers: any difference is an error.
+    A graph replays the same machine code in the same order on the same numbers, so any bit that differs
+    is an error. Launches that overlap are compiled apart, since the kernels wait for those before them,
+    and a compiler may order or contract their sums otherwise: scores and cache may differ by what the
+    storage type costs, :math:`\epsilon`, while tokens, parents and masks have to be equal.
 
     Examples
     --------
@@ -214,21 +221,37 @@ def check_graphs(
     'check_graphs'
     """
     plain = _drafted(case, weights, device, uses_graphs=False, is_programmatic=False)
-    ways = {"graph = eager": (True, False)}
+    replayed = _drafted(case, weights, device, uses_graphs=True, is_programmatic=False)
+    equal = all(torch.equal(a, b) for a, b in zip(plain, replayed, strict=True))
+    yield CheckResult(
+        name=case.name,
+        dtype=case.dtype,
+        quantity=GRAPH,
+        error=0.0 if equal else 1.0,
+        limit=0.0,
+    )
     if torch.cuda.get_device_capability(device) >= (9, 0):
-        ways["overlap = eager"] = (True, True)
-    for name, (uses_graphs, is_programmatic) in ways.items():
-        other = _drafted(
-            case, weights, device, uses_graphs=uses_graphs, is_programmatic=is_programmatic
-        )
-        equal = all(torch.equal(a, b) for a, b in zip(plain, other, strict=True))
-        yield CheckResult(
-            name=case.name,
-            dtype=case.dtype,
-            quantity=name,
-            error=0.0 if equal else 1.0,
-            limit=0.0,
-        )
+        overlapping = _drafted(case, weights, device, uses_graphs=True, is_programmatic=True)
+        yield _nearly_equal(case, plain, overlapping)
+
+
+def _nearly_equal(
+    case: CheckCase, plain: Sequence[torch.Tensor], other: Sequence[torch.Tensor]
+) -> CheckResult:
+    """What overlapping launches drafted, against the same in turn."""
+    pairs = list(zip(plain, other, strict=True))
+    floats = [pair for pair in pairs if pair[0].is_floating_point()]
+    integers = [pair for pair in pairs if not pair[0].is_floating_point()]
+    return CheckResult(
+        name=case.name,
+        dtype=case.dtype,
+        quantity=OVERLAP,
+        # what is equal may be all zeros, which has no relative error
+        error=max(0.0 if torch.equal(a, b) else _distance(b, a) for a, b in floats),
+        limit=case.limit,
+        tokens=sum(a.numel() for a, _ in integers),
+        equal_tokens=sum(int((a == b).sum()) for a, b in integers),
+    )
 
 
 def _drafted(

@@ -8,20 +8,24 @@
 # The first model is checked, and timed over the quick grid; the others are timed at batches 1 and 8 while
 # there is time. --dry goes the same way on a CPU in Triton's interpreter; its record says that it is dry.
 # PYTHON names the interpreter, by default python3; it needs specmodel with its extra `drafter`, torch 2.11
-# and triton 3.6 or newer. MOST_S is the time for all of it, 720 s by default. A bar of latency that is
-# missed is said and leaves the exit code at 0. A check that fails ends the script; of a model that cannot
-# be timed to its end the loads before the error are kept, and the exit code is 1.
+# and triton 3.6 or newer; `timeout` is that of coreutils. MOST_S is the time for all of it, 720 s by default.
+# A bar of latency that is missed is said and leaves the exit code at 0. A check that fails, or does not end
+# in its time, ends the script; of a model that cannot be timed to its end the loads before the error are
+# kept, and the exit code is 1.
 #
-# Where 720 s go. Nobody has run this on a GPU yet, so the parts that compile are estimates, at 0.1 to 2 s a
+# Where 720 s go. Nobody has run this on a GPU yet, so the parts that compile are estimates, at 0.2 to 0.7 s a
 # kernel:
-#   checks of small models    60 - 180 s   some 300 kernels, the half of them with overlapping launches
-#   check of the first model  40 - 100 s   some 80 kernels; 8 GB of fp64 weights stay on the GPU, where each
-#                                          of seven passes over them takes milliseconds (a CPU: a second)
+#   checks of small models    60 - 240 s   about 330 kernels, the half of them with overlapping launches;
+#                                          ended after 240 s
+#   check of the first model  20 -  60 s   about 50 kernels more; 8 GB of fp64 weights stay on the GPU, where
+#                                          each of seven passes over them takes milliseconds (a CPU: a
+#                                          second); ended after 120 s
 #   imports and floors             15 s
-#   left for times           425 - 605 s   less 60 s kept back: three fifths to the first model, the rest in
+#   left for times           345 - 625 s   less 60 s kept back: three fifths to the first model, the rest in
 #                                          equal parts. No load is begun that is not likely to end in its
 #                                          part; the 60 s are for one that takes longer, and for the trace
-# Without an entry in Triton's cache everything is compiled; a second run has about three minutes more.
+# A smaller MOST_S shortens the 240 s and the 120 s by as much. Without an entry in Triton's cache everything
+# is compiled; a second run has about three minutes more.
 set -euo pipefail
 
 python=${PYTHON:-python3}
@@ -54,6 +58,24 @@ if ((${#models[@]} == 0)); then
 fi
 
 specmodel() { "$python" -m calibration "$@"; }
+# Part of the time that a check may take: so many of 720 s, not more if there is more, and at least one.
+bound() {
+  local bound_s=$(($1 * most_s / 720))
+  bound_s=$((bound_s < $1 ? bound_s : $1))
+  echo $((bound_s > 1 ? bound_s : 1))
+}
+# check SECONDS WHAT [CHECKPOINT|SHAPE]: end it, and the script, after so many seconds; 0: never.
+check() {
+  local limit_s=$1 what=$2 begun_s=$SECONDS status=0
+  shift 2
+  # in the foreground, so that an interruption reaches both
+  timeout --foreground -k 5 "$limit_s" "$python" -m calibration drafter check "$@" || status=$?
+  if ((status != 0 && limit_s > 0 && SECONDS - begun_s >= limit_s)); then
+    echo "out of time: the check of $what did not end within $limit_s s" >&2
+    exit 1
+  fi
+  if ((status != 0)); then exit "$status"; fi
+}
 title() { printf '\n=== %s (%d s)\n' "$1" "$SECONDS"; }
 
 SECONDS=0
@@ -80,11 +102,12 @@ else:
 PYTHON
 
 title "kernels against the reference; graphs and overlapping launches against launches in turn"
-specmodel drafter check
-
-if [[ -z $dry ]]; then
+if [[ -n $dry ]]; then
+  check 0 "small models" # the interpreter takes as long as the CPU needs
+else
+  check "$(bound 240)" "small models"
   title "the same of ${models[0]}"
-  specmodel drafter check "${models[0]}"
+  check "$(bound 120)" "${models[0]}" "${models[0]}"
 fi
 
 title "floors"
@@ -116,11 +139,15 @@ failed=0
 count=${#models[@]}
 for ((number = 0; number < count; number++)); do
   model=${models[number]}
-  name=$(basename "$model" | tr -c 'A-Za-z0-9.\n-' '_')
+  # numbered, since two folders may have one name
+  record=$folder/$((number + 1))-$(basename "$model" | tr -c 'A-Za-z0-9.\n-' '_').json
   if ((number == 0)); then
     grid=(--grid quick)
     part=$(($(left) * (count > 1 ? 3 : 5) / 5))
-    part=$((part > least_s ? part : least_s)) # one load of it in any case
+    part=$((part > least_s ? part : least_s))
+    rest=$(left)
+    part=$((part < rest ? part : rest))
+    part=$((part > 0 ? part : 0)) # one load is begun in any case
   else
     grid=(--batch-size 1 --batch-size 8 --context-tokens 2048 --topk 1)
     part=$(($(left) / (count - number)))
@@ -130,10 +157,10 @@ for ((number = 0; number < count; number++)); do
     fi
   fi
   title "$model, for $part s"
-  rm -f "$folder/$name.json"
-  specmodel drafter time "$model" "${grid[@]}" --most-s "$part" -o "$folder/$name.json" || failed=1
-  if [[ -s $folder/$name.json ]]; then # also of a run that an error ended
-    records+=("$folder/$name.json")
+  rm -f "$record"
+  specmodel drafter time "$model" "${grid[@]}" --most-s "$part" -o "$record" || failed=1
+  if [[ -s $record ]]; then # also of a run that an error ended
+    records+=("$record")
   fi
 done
 

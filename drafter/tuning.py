@@ -13,6 +13,7 @@ from drafter.kernels.launch_plan import (
     power_of_two,
 )
 from drafter.kernels.pick import MOST_TILES
+from drafter.timing.device_failures import is_compiler_error
 from drafter.timing.refusals import LEAST_FLUSHES, MeasurementRefusedError, check_spread
 from drafter.timing.samples import Difference, Samples, relative_difference
 from drafter.timing.stopwatch import SamplePlan, Stopwatch, Work, timed
@@ -310,8 +311,7 @@ def _is_right(launches: Launches, tiles: Tiles) -> bool:
     try:
         return launches.error(tiles) <= 1.0
     except Exception as error:
-        # Triton raises kinds of its own where shared memory or registers do not suffice
-        if type(error).__module__.startswith("triton"):
+        if is_compiler_error(error):  # shared memory or registers do not suffice
             return False
         raise
 

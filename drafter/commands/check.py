@@ -5,6 +5,7 @@ import json
 import click
 
 from drafter.check_cases import INTERPRETED_PARAMETERS, LIMITS, CheckResult
+from drafter.commands.device_errors import device_errors
 from drafter.extra import require_extra
 from drafter.own_process import run_interpreted
 from specmodel.errors import ParameterError, SpecModelError
@@ -23,13 +24,14 @@ from specmodel.errors import ParameterError, SpecModelError
 def command(*, model: str | None, dtype: str, as_json: bool) -> None:
     """Check the kernels against an fp64 reference, on this machine.
 
-    Drafts of small models with every switch, chain and tree; with CHECKPOINT (a folder, or the name of a
-    public shape) drafts of that one. On a GPU also: captured graphs, and launches that overlap, give the
-    same bits as launches in turn. Without a GPU the kernels run in Triton's interpreter, in a process of
-    its own, in about a minute. Exit code 1 when a check fails.
+    Drafts of small models with every switch, chain and tree; with CHECKPOINT (a folder, or the name of
+    a public shape) drafts of that one. On a GPU also: captured graphs give the same bits as launches in
+    turn, and launches that overlap the same tokens, and the same scores and cache within the error that
+    is allowed. Without a GPU the kernels run in Triton's interpreter, in a process of its own, in about
+    a minute. Exit code 1 when a check fails.
 
-    Allowed is the error that is usual for the storage type; of CHECKPOINT's own weights, which may be badly
-    scaled, also twice what plain torch loses on the same draft in the same type, up to 0.1.
+    Allowed is the error that is usual for the storage type; of CHECKPOINT's own weights, which may be
+    badly scaled, also twice what plain torch loses on the same draft in the same type, up to 0.1.
 
     \b
     specmodel drafter check
@@ -42,8 +44,9 @@ def command(*, model: str | None, dtype: str, as_json: bool) -> None:
     if torch.cuda.is_available():
         from drafter.checks import checks  # noqa: PLC0415 - as above
 
-        where = torch.cuda.get_device_name()
-        results = list(checks(model, dtype=dtype, device=torch.device("cuda")))
+        with device_errors("free some of it, or check a smaller model"):
+            where = torch.cuda.get_device_name()
+            results = list(checks(model, dtype=dtype, device=torch.device("cuda")))
     else:
         where = "the CPU, in Triton's interpreter"
         _check_size(model)

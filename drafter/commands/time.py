@@ -2,17 +2,27 @@
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
+from drafter.commands.device_errors import device_errors
+from drafter.commands.output_folder import require_folder
 from drafter.extra import require_extra
 from drafter.own_process import run_interpreted
-from specmodel.atomic_file import OutputError
-from specmodel.errors import ParameterError, SpecModelError
+from specmodel.errors import ParameterError
 from specmodel.measurement import DraftRecord, load_record, save_record
 
 _MOST_REQUESTS = 64
+
+
+def _a_number(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    """Refuse what is no number: no bound of a range does."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("nan is no number of seconds", ctx, param)
+    return value
 
 
 @click.command()
@@ -68,11 +78,15 @@ _MOST_REQUESTS = 64
 @click.option(
     "--most-s",
     type=click.FloatRange(0.0, 86400.0),
-    help="Seconds after which no further load is begun; what was measured is kept.  [default: no limit]",
+    callback=_a_number,
+    help="Seconds after which no further load is begun; what was measured is kept.  "
+    "[default: no limit]",
 )
 @click.option("--dry", is_flag=True, help="Rehearse on the CPU; the record says that it is dry.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+@click.pass_context
 def command(
+    ctx: click.Context,
     *,
     model: str | None,
     output: Path,
@@ -88,8 +102,8 @@ def command(
 ) -> None:
     """Time the draft steps of a model on this GPU and write a record.
 
-    Weights are cold: what fills the last-level cache is read before each draft, as a pass of the target
-    would. A step is the slope of whole drafts over their depth, in captured graphs; beside it stand its
+    Weights are cold: what fills the last-level cache is read before each draft, as a pass of the
+    target would. A step is the slope of whole drafts over their depth, in captured graphs; beside it stand its
     floor at the bandwidth that is measured first, and the same step in torch with library products. What
     cannot be trusted (clocks that move, runs that do not repeat, a compilation while timing) is refused
     and named. With a public SHAPE weights are random, and the record says so.
@@ -98,8 +112,8 @@ def command(
     near enough to its floor at batch 1; a bar that is missed does not change the exit code. An error at
     a later load ends the run with exit code 1, and the loads before it are written.
 
-    --dry goes the same way on a CPU with a tiny model; its times are made up, and nothing is predicted
-    from its record.
+    --dry goes the same way on a CPU with a tiny model and one tiny load, so it takes no other option
+    than -o and --json; its times are made up, and nothing is predicted from its record.
 
     \b
     specmodel drafter time path/to/checkpoint -o drafter.json
@@ -109,13 +123,11 @@ def command(
     require_extra("torch", "triton", what="specmodel drafter time")
     from drafter.report.record_table import record_json, record_text  # noqa: PLC0415 - on demand
 
-    if not output.absolute().parent.is_dir():  # said now, not after minutes
-        raise OutputError(output, "cannot be written: there is no such folder")
+    require_folder(output)
     if dry:
         if model is not None:
             raise click.UsageError("--dry has a tiny model of its own; leave CHECKPOINT out")
-        if most_s is not None:
-            raise click.UsageError("--dry has one tiny load; leave --most-s out")
+        _refuse_beside_dry(ctx)
         run_interpreted("time", output=str(output.resolve()))
         record = load_record(output, allow_dry=True)
     elif model is None:
@@ -139,6 +151,18 @@ def command(
     click.echo(f"wrote {output}", err=True)
 
 
+def _refuse_beside_dry(ctx: click.Context) -> None:
+    """Refuse options of a measurement, which a rehearsal would ignore."""
+    given = [
+        param.opts[0]
+        for param in ctx.command.params
+        if param.name not in {"dry", "output", "as_json"}
+        and ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise click.UsageError(f"--dry has one tiny load of its own; leave {', '.join(given)} out")
+
+
 def _measured(
     model: str,
     grid: str,
@@ -149,8 +173,10 @@ def _measured(
     most_s: float | None,
 ) -> DraftRecord:
     """The record of a model on the GPU of this machine."""
-    from drafter.torch_extra import torch  # noqa: PLC0415 - on demand
+    from drafter.subject import named_subject  # noqa: PLC0415 - on demand
+    from drafter.torch_extra import torch  # noqa: PLC0415 - as above
 
+    named_subject(model)  # what is no draft model is said even where there is no device
     if not torch.cuda.is_available():
         hint = "there is nothing to time; --dry rehearses on the CPU"
         raise ParameterError("device", "none", "a CUDA device", hint)
@@ -163,33 +189,15 @@ def _measured(
     stopwatch = CudaStopwatch(device)
     until_s = None if most_s is None else stopwatch.host_s() + most_s
     try:
-        return measured_record(
-            model_to_run(model, device="cuda", target=target),
-            dataclasses.replace(GRIDS[grid], **axes),  # type: ignore[arg-type]
-            stopwatch,
-            device=device,
-            dtype=getattr(torch, dtype),
-            until_s=until_s,
-            tell=lambda line: click.echo(line, err=True),
-        )
-    except torch.OutOfMemoryError as error:
-        reason = str(error).partition(".")[0]
-        raise OutOfMemoryError(reason) from None
+        with device_errors("give a smaller --batch-size or --context-tokens"):
+            return measured_record(
+                model_to_run(model, device="cuda", target=target),
+                dataclasses.replace(GRIDS[grid], **axes),  # type: ignore[arg-type]
+                stopwatch,
+                device=device,
+                dtype=getattr(torch, dtype),
+                until_s=until_s,
+                tell=lambda line: click.echo(line, err=True),
+            )
     finally:
         stopwatch.close()
-
-
-class OutOfMemoryError(SpecModelError, MemoryError):
-    """The device has too little memory.
-
-    Parameters
-    ----------
-    reason : str
-        What it said.
-    """
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(
-            f"the device has too little memory: {reason}; give a smaller --batch-size or --context-tokens"
-        )

@@ -109,7 +109,7 @@ class DraftEngine:
     >>> DraftEngine(spec, weights, dtype=torch.float32, device="meta")
     Traceback (most recent call last):
     ...
-    specmodel.errors.ParameterError: device must be a CUDA device, got meta; on a CPU start with TRITON_INTERPRET=1
+    specmodel.errors.ParameterError: device must be a CUDA device, got meta; on a CPU start with ...
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from drafter.check_cases import MOST_ALLOWED, TORCH_ERRORS, CheckResult
+from drafter.check_cases import GRAPH, MOST_ALLOWED, OVERLAP, TORCH_ERRORS, CheckResult
 from drafter.report.layout import noted, table
 
 SCHEMA_VERSION: Final = 1
@@ -44,12 +44,20 @@ def checks_text(results: Sequence[CheckResult], where: str) -> str:
     ]
     failed = sum(not each.passed for each in results)
     note = (
-        "Relative error of the norm of a row of logits against fp64 torch, the largest of a draft; torch: "
-        "that of the same draft in plain torch, in the same type; allowed: the limit of the type; for a "
-        f"checkpoint twice what torch loses where that is more, up to {MOST_ALLOWED:g}; tokens: best guesses that agree, of those whose "
-        "margin is large enough to tell."
+        "Relative error of the norm of a row of logits against fp64 torch, the largest of a draft; "
+        "torch: that of the same draft in plain torch, in the same type; allowed: the limit of the type; "
+        f"for a checkpoint twice what torch loses where that is more, up to {MOST_ALLOWED:g}; tokens: "
+        "best guesses that agree, of those whose margin is large enough to tell."
     )
     notes = [noted(note)]
+    if any(each.quantity in {GRAPH, OVERLAP} for each in results):
+        notes.append(
+            noted(
+                "graph = eager: 0 where every bit is that of launches in turn, else 1; overlap ~ eager: "
+                "the largest relative error of scores and cache against launches in turn; tokens: every "
+                "integer of the draft."
+            )
+        )
     coarse = [each for each in results if not each.passed and _is_coarse(each)]
     if coarse:
         notes.append(

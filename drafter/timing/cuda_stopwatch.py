@@ -39,7 +39,7 @@ class CudaStopwatch:
     >>> CudaStopwatch(torch.device("cpu"))
     Traceback (most recent call last):
     ...
-    specmodel.errors.ParameterError: device must be a CUDA device, got cpu; there is nothing to time without one
+    specmodel.errors.ParameterError: device must be a CUDA device, got cpu; there is nothing to ...
     """
 
     def __init__(self, device: torch.device) -> None:

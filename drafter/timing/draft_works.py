@@ -11,10 +11,11 @@ from drafter.engine.shared_state import SharedState
 from drafter.kernels.draft_steps import DraftSteps
 from drafter.spec import DraftSpec
 from drafter.step_work import StepWork, step_work
+from drafter.timing.device_failures import first_line
 from drafter.timing.grid import StepLoad, TimingGrid
 from drafter.timing.memory_read import ReadBuffer
 from drafter.timing.stopwatch import Work
-from drafter.timing.torch_baseline import NoAttentionKernelError, TorchBaseline, first_line
+from drafter.timing.torch_baseline import NoAttentionKernelError, TorchBaseline
 from specmodel.errors import SpecModelError
 
 FLUSH: Final = "flush"
@@ -276,8 +277,8 @@ def load_works(source: WorkSource, load: StepLoad) -> LoadWorks:
     Returns
     -------
     LoadWorks
-        The flush; drafts by depth; for a tree the whole draft with its selection; a step alone cold, and
-        several hot; for a chain the baseline at the shallowest and the deepest depth.
+        The flush; drafts by depth; for a tree the whole draft with its selection; a step alone cold,
+        and several hot; for a chain the baseline at the shallowest and the deepest depth.
 
     Raises
     ------
@@ -295,20 +296,12 @@ def load_works(source: WorkSource, load: StepLoad) -> LoadWorks:
     """
     grid = source.grid
     steps = source.buffers(load, grid.accepted[0])
-    work = source.work_of(load)
-    step_s = 1.3 * work.step_bytes / MADE_UP_BYTES_PER_S
-    extend_s = step_s + 1.3 * work.extend_bytes / MADE_UP_BYTES_PER_S
-
-    def draft(depth: int) -> Callable[[], None]:
-        return lambda: _draft(steps, depth)
-
-    def drafted_s(depth: int) -> float:
-        return extend_s + (depth - 1) * step_s
-
+    pace = _pace(source, load)
+    step_s = pace.step_s
     works = [source.flush_alone()]
-    works += [source.flushed(draft_name(k), draft(k), drafted_s(k)) for k in grid.depths]
+    works += [_draft_work(source, steps, pace, depth) for depth in grid.depths]
     if load.topk > 1:
-        whole_s = drafted_s(grid.num_steps) + 0.05 * step_s
+        whole_s = pace.drafted_s(grid.num_steps) + 0.05 * step_s
         works.append(source.flushed("whole tree", steps.run, whole_s))
     works.append(source.flushed("cold step", lambda: steps.step(1), 1.05 * step_s))
     works.append(Work("hot steps", lambda: _repeat_step(steps), 0.9 * HOT_STEPS * step_s))
@@ -320,9 +313,38 @@ def load_works(source: WorkSource, load: StepLoad) -> LoadWorks:
     except NoAttentionKernelError as error:
         return LoadWorks(works, error.reason)
     for depth in sorted({min(grid.depths), max(grid.depths)}):
-        made_up_s = 1.5 * drafted_s(depth)
+        made_up_s = 1.5 * pace.drafted_s(depth)
         works.append(source.flushed(baseline_name(depth), partial(run, depth), made_up_s))
     return LoadWorks(works)
+
+
+def deepest_draft(source: WorkSource, load: StepLoad) -> Work:
+    """The deepest draft of a load, alone.
+
+    Parameters
+    ----------
+    source : WorkSource
+        Weights, cache, flush.
+    load : StepLoad
+        The load.
+
+    Returns
+    -------
+    Work
+        A flush and the draft, as `load_works` has it.
+
+    Notes
+    -----
+    Nothing of the torch baseline is built, which needs a cache of its own.
+
+    Examples
+    --------
+    >>> deepest_draft.__name__
+    'deepest_draft'
+    """
+    grid = source.grid
+    steps = source.buffers(load, grid.accepted[0])
+    return _draft_work(source, steps, _pace(source, load), grid.num_steps)
 
 
 def extend_works(source: WorkSource, load: StepLoad, accepted: Sequence[int]) -> list[Work]:
@@ -358,6 +380,29 @@ def extend_works(source: WorkSource, load: StepLoad, accepted: Sequence[int]) ->
         steps = source.buffers(load, count)
         works.append(source.flushed(extend_name(count), steps.extend, pass_s))
     return works
+
+
+class _Pace(NamedTuple):
+    """What a dry run says of a load, [s]."""
+
+    step_s: float
+    extend_s: float
+
+    def drafted_s(self, depth: int) -> float:
+        """A draft of so many tokens, [s]."""
+        return self.extend_s + (depth - 1) * self.step_s
+
+
+def _pace(source: WorkSource, load: StepLoad) -> _Pace:
+    """Times that are made up for a load."""
+    work = source.work_of(load)
+    step_s = 1.3 * work.step_bytes / MADE_UP_BYTES_PER_S
+    return _Pace(step_s, step_s + 1.3 * work.extend_bytes / MADE_UP_BYTES_PER_S)
+
+
+def _draft_work(source: WorkSource, steps: DraftSteps, pace: _Pace, depth: int) -> Work:
+    """A draft of so many tokens after a flush."""
+    return source.flushed(draft_name(depth), partial(_draft, steps, depth), pace.drafted_s(depth))
 
 
 def _draft(steps: DraftSteps, depth: int) -> None:

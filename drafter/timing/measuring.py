@@ -1,6 +1,6 @@
 """A whole measurement: bandwidth, then every load of a grid, into one record."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,11 +15,13 @@ from drafter.model_to_run import ModelToRun
 from drafter.spec import DraftSpec
 from drafter.step_work import step_work
 from drafter.timing.baseline_step import baseline_step
+from drafter.timing.device_failures import first_line, is_device_failure
 from drafter.timing.draft_works import (
     FLUSH,
     HOT_STEPS,
     MADE_UP_BYTES_PER_S,
     WorkSource,
+    deepest_draft,
     draft_name,
     extend_name,
     extend_works,
@@ -40,9 +42,8 @@ from drafter.timing.refusals import (
     clock_change,
 )
 from drafter.timing.samples import Difference, Samples, difference, step_difference
-from drafter.timing.stopwatch import Stopwatch, Timed, Work, timed
+from drafter.timing.stopwatch import Described, Stopwatch, Timed, Work, timed
 from drafter.timing.time_limit import TimeLimit
-from drafter.timing.torch_baseline import first_line
 from specmodel.measurement import (
     Clocks,
     DraftRecord,
@@ -75,6 +76,11 @@ class _Findings:
     refused: list[str] = field(default_factory=list)
     tell: Callable[[str], None] = lambda _: None
 
+    @property
+    def are_recordable(self) -> bool:
+        """Whether they make a record: it needs a step and an extend pass."""
+        return bool(self.steps and self.extends)
+
     def say(self, note: str) -> None:
         """Keep a note for the record, and tell it now."""
         self.notes.append(note)
@@ -106,8 +112,8 @@ def measured_record(
     dtype : torch.dtype
         Storage type.
     until_s : float, optional
-        Moment of the stopwatch's host clock from which no further load is begun, nor before it one that
-        is not likely to end by then; the first is begun in any case, [s].
+        Moment of the stopwatch's host clock from which no further load is begun, nor before it one
+        that is not likely to end by then; the first is begun in any case, [s].
     tell : callable
         Is told what goes on, a line at a time.
 
@@ -125,12 +131,14 @@ def measured_record(
     BaselineFailedError
         If torch fails in the first baseline for no reason that is known.
     MeasurementCutError
-        If a later load ends in an error of torch or the device: what was measured before is in it.
+        If a later load ends in an error of torch, Triton or the device: what was measured before is in
+        it.
 
     Notes
     -----
     A load that is refused is measured once more before it is left out, if there is time. Kernels are
-    traced last, since the trace leaves a tool attached that may slow what follows. drafter.md 20 and 21.
+    traced last, since the trace leaves a tool attached that may slow what follows; where that fails, a
+    note says so. drafter.md 20 and 21.
 
     Examples
     --------
@@ -147,77 +155,107 @@ def measured_record(
     findings = _Findings(tell=tell)
     bandwidth = _read_bandwidth(stopwatch, grid, flush, device, findings)
     tell(f"read bandwidth {bandwidth:.3g} B/s")
-
-    def source_of(batch_size: int, longest: int) -> WorkSource:
-        state = SharedState(
-            model.spec,
-            weights,
-            dtype=dtype,
-            device=device,
-            capacity=longest + grid.spare_slots,
-            most_requests=batch_size,
-        )
-        fill_cache(state)
-        is_programmatic = stopwatch.described().sm >= PROGRAMMATIC_FROM_SM
-        return WorkSource(state, flush, grid, _multiprocessors(device), is_programmatic)
-
-    limit = TimeLimit(until_s, stopwatch.host_s)
-    for batch_size in sorted(grid.batch_sizes):
-        contexts = fitting_contexts(
-            model.spec,
-            grid,
-            batch_size=batch_size,
-            value_bytes=dtype.itemsize,
-            free_bytes=_MEMORY_SHARE * stopwatch.free_bytes(),
-        )
-        for context in sorted(set(grid.contexts) - set(contexts)):
-            findings.notes.append(f"batch {batch_size}, context {context}: does not fit in memory")
-        loads = [load for load in grid.loads(batch_size) if load.context_tokens in contexts]
-        source = None
-        for load in loads:
-            step_bytes = _step_bytes(model.spec, load, dtype)
-            if not limit.allows(load, step_bytes):
-                findings.say(f"{load}: left out for time")
-                continue
-            if source is None:
-                source = source_of(batch_size, max(contexts))
-            tell(str(load))
-            measure = partial(
-                _measure_load,
-                source,
-                load,
-                stopwatch,
-                bandwidth,
-                findings,
-                may_repeat=partial(limit.allows, load, step_bytes),
-            )
-            with _kept(
-                load, findings, partial(_record, model, stopwatch, bandwidth, dtype, findings)
-            ):
-                limit.timed(load, step_bytes, measure)
-            del measure
-        del source
-    if not findings.steps or not findings.extends:
+    run = _Run(
+        model=model,
+        weights=weights,
+        grid=grid,
+        stopwatch=stopwatch,
+        described=stopwatch.described(),
+        flush=flush,
+        bandwidth_bytes_per_s=bandwidth,
+        limit=TimeLimit(until_s, stopwatch.host_s),
+        device=device,
+        dtype=dtype,
+        findings=findings,
+    )
+    with _kept(run):
+        for batch_size in sorted(grid.batch_sizes):
+            _measure_batch(run, batch_size)
+    if not findings.are_recordable:
         why = findings.refused[-1] if findings.refused else "no load fits in memory"
         raise MeasurementRefusedError(model.name, f"nothing is left to record; the last was: {why}")
     if stopwatch.kind != DRY:  # nothing is timed after this
-        row = findings.steps[0]
-        load = StepLoad(row.batch_size, row.context_tokens, row.topk)
-        _trace_kernels(source_of(load.batch_size, load.context_tokens), load, stopwatch, findings)
-    return _record(model, stopwatch, bandwidth, dtype, findings)
+        _trace_kernels(run)
+    return _record(run)
+
+
+@dataclass(kw_only=True)
+class _Run:
+    """What a measurement has from its begin to its end, and where it is."""
+
+    model: ModelToRun
+    weights: Mapping[str, torch.Tensor]
+    grid: TimingGrid
+    stopwatch: Stopwatch
+    described: Described  # read before the loads: a lost device does not say it any more
+    flush: ReadBuffer
+    bandwidth_bytes_per_s: float
+    limit: TimeLimit
+    device: torch.device
+    dtype: torch.dtype
+    findings: _Findings
+    place: str = ""
+
+    def source(self, batch_size: int, longest: int) -> WorkSource:
+        """Weights and a cache of random values for so many requests."""
+        state = SharedState(
+            self.model.spec,
+            self.weights,
+            dtype=self.dtype,
+            device=self.device,
+            capacity=longest + self.grid.spare_slots,
+            most_requests=batch_size,
+        )
+        fill_cache(state)
+        return WorkSource(
+            state,
+            self.flush,
+            self.grid,
+            _multiprocessors(self.device),
+            is_programmatic=self.described.sm >= PROGRAMMATIC_FROM_SM,
+        )
 
 
 @contextmanager
-def _kept(load: StepLoad, findings: _Findings, record: Callable[[], DraftRecord]) -> Iterator[None]:
-    """Make an error at a load carry what was measured before it, where something was."""
+def _kept(run: _Run) -> Iterator[None]:
+    """Make an error of the device carry what was measured before it, where that is a record."""
     try:
         yield
-    except RuntimeError as error:  # too little memory, a baseline that fails, a lost device
-        if not findings.steps:
+    except Exception as error:
+        if not (is_device_failure(error) and run.findings.are_recordable):
             raise
         reason = first_line(error)
-        findings.notes.append(f"{load}: ended by an error: {reason}")
-        raise MeasurementCutError(str(load), reason, record()) from error
+        run.findings.notes.append(f"{run.place}: ended by an error: {reason}")
+        raise MeasurementCutError(run.place, reason, _record(run)) from error
+
+
+def _measure_batch(run: _Run, batch_size: int) -> None:
+    """Rows of every load of so many requests, or notes on why there are none."""
+    run.place = f"batch {batch_size}"
+    contexts = fitting_contexts(
+        run.model.spec,
+        run.grid,
+        batch_size=batch_size,
+        value_bytes=run.dtype.itemsize,
+        free_bytes=_MEMORY_SHARE * run.stopwatch.free_bytes(),
+    )
+    for context in sorted(set(run.grid.contexts) - set(contexts)):
+        run.findings.notes.append(f"batch {batch_size}, context {context}: does not fit in memory")
+    source = None
+    for load in run.grid.loads(batch_size):
+        if load.context_tokens not in contexts:
+            continue
+        step_bytes = _step_bytes(run.model.spec, load, run.dtype)
+        if not run.limit.allows(load, step_bytes):
+            run.findings.say(f"{load}: left out for time")
+            continue
+        run.place = str(load)
+        if source is None:
+            source = run.source(batch_size, max(contexts))
+        run.findings.tell(run.place)
+        may_repeat = partial(run.limit.allows, load, step_bytes)
+        measure = partial(_measure_load, run, source, load, may_repeat=may_repeat)
+        run.limit.timed(load, step_bytes, measure)
 
 
 def _read_bandwidth(
@@ -256,19 +294,15 @@ def _step_bytes(spec: DraftSpec, load: StepLoad, dtype: torch.dtype) -> int:
 
 
 def _measure_load(
-    source: WorkSource,
-    load: StepLoad,
-    stopwatch: Stopwatch,
-    bandwidth_bytes_per_s: float,
-    findings: _Findings,
-    *,
-    may_repeat: Callable[[], bool],
+    run: _Run, source: WorkSource, load: StepLoad, *, may_repeat: Callable[[], bool]
 ) -> None:
     """Rows of one load, or a note on why there are none."""
+    findings = run.findings
     for attempt in range(_ATTEMPTS):
         try:
-            step, draft, found, no_baseline = _steps(source, load, stopwatch, bandwidth_bytes_per_s)
-            extends = _extends(source, load, stopwatch) if load.topk == source.grid.topks[0] else []
+            step, draft, found, no_baseline = _steps(run, source, load)
+            is_first = load.topk == source.grid.topks[0]
+            extends = _extends(source, load, run.stopwatch) if is_first else []
         except MeasurementRefusedError as error:
             if attempt + 1 == _ATTEMPTS or not may_repeat():
                 findings.refused.append(str(error))
@@ -284,23 +318,28 @@ def _measure_load(
         return
 
 
-def _trace_kernels(
-    source: WorkSource, load: StepLoad, stopwatch: Stopwatch, findings: _Findings
-) -> None:
-    """Times of the kernels of the deepest draft at a load."""
-    deepest = draft_name(source.grid.num_steps)
-    work = next(each for each in load_works(source, load).works if each.name == deepest)
-    findings.kernels = kernel_times(stopwatch.prepared(work).replay)
-    findings.kernels_of = f"{load}: a flush and a {work.name}"
+def _trace_kernels(run: _Run) -> None:
+    """Times of the kernels of the deepest draft at the first load, or a note on why there are none."""
+    findings = run.findings
+    row = findings.steps[0]
+    load = StepLoad(row.batch_size, row.context_tokens, row.topk)
+    try:
+        work = deepest_draft(run.source(load.batch_size, load.context_tokens), load)
+        findings.kernels = kernel_times(run.stopwatch.prepared(work).replay)
+    except Exception as error:  # every load is measured by now, and a trace is an extra
+        if not is_device_failure(error):
+            raise
+        findings.say(f"kernels were not traced: {first_line(error)}")
+    findings.kernels_of = f"{load}: a flush and a {draft_name(run.grid.num_steps)}"
 
 
 def _steps(
-    source: WorkSource, load: StepLoad, stopwatch: Stopwatch, bandwidth_bytes_per_s: float
+    run: _Run, source: WorkSource, load: StepLoad
 ) -> tuple[StepTiming, DraftTiming, Timed, str]:
     """Step and whole draft of a load, and why it has no baseline where it might have one."""
     grid, what = source.grid, str(load)
     made = load_works(source, load)
-    found = timed(what, made.works, stopwatch, grid.plan)
+    found = timed(what, made.works, run.stopwatch, grid.plan)
     samples = found.samples
     flush = samples[FLUSH]
     by_depth = {depth: samples[draft_name(depth)] for depth in grid.depths}
@@ -320,7 +359,7 @@ def _steps(
         context_tokens=load.context_tokens,
         topk=load.topk,
         time_s=step.time_s,
-        floor_s=source.work_of(load).step_bytes / bandwidth_bytes_per_s,
+        floor_s=source.work_of(load).step_bytes / run.bandwidth_bytes_per_s,
         hot_time_s=samples["hot steps"].median_s / HOT_STEPS,
         cold_time_s=_claimed(difference(samples["cold step"], flush)),
         baseline_s=None if baseline.step is None else baseline.step.time_s,
@@ -392,15 +431,9 @@ def _shapes(spec: DraftSpec) -> DraftShapes:
     return DraftShapes(**counts, attention="grouped" if spec.latent is None else "latent")
 
 
-def _record(
-    model: ModelToRun,
-    stopwatch: Stopwatch,
-    bandwidth_bytes_per_s: float,
-    dtype: torch.dtype,
-    findings: _Findings,
-) -> DraftRecord:
+def _record(run: _Run) -> DraftRecord:
     """The record of what was found."""
-    device = stopwatch.described()
+    model, device, findings, stopwatch = run.model, run.described, run.findings, run.stopwatch
     if stopwatch.kind == DRY:
         findings.notes.append("a dry run: every time in this record is made up")
     elif not findings.clocks:
@@ -417,7 +450,7 @@ def _record(
         draft_model=model.name,
         layout=model.layout,
         shapes=_shapes(model.spec),
-        dtype=str(dtype).removeprefix("torch."),
+        dtype=str(run.dtype).removeprefix("torch."),
         substituted=model.substituted,
         device=device.name,
         device_uuid=device.uuid,
@@ -429,7 +462,7 @@ def _record(
         torch_version=torch.__version__,
         triton_version=triton.__version__,
         package_version=__version__,
-        read_bandwidth_bytes_per_s=bandwidth_bytes_per_s,
+        read_bandwidth_bytes_per_s=run.bandwidth_bytes_per_s,
         cache_state=COLD,
         spread=max(row.spread for row in rows),
         steps=tuple(findings.steps),

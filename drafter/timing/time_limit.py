@@ -1,4 +1,4 @@
-"""Whether a load may still be begun: before a moment of the host's clock, and if it is likely to end by then."""
+"""Whether a load may be begun: before a moment of the host's clock, if it is likely to end by then."""
 
 from collections.abc import Callable
 from typing import final

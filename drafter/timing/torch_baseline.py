@@ -9,6 +9,7 @@ from drafter.kernels.attention_weights import GroupedWeights
 from drafter.kernels.packed_weights import PackedWeights
 from drafter.kernels.rope_table import rope_table
 from drafter.spec import DraftSpec
+from drafter.timing.device_failures import first_line
 from specmodel.errors import ParameterError, SpecModelError
 
 _WINDOWED: Final = "a sliding window"
@@ -36,28 +37,6 @@ class NoAttentionKernelError(SpecModelError, RuntimeError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(f"torch has no kernel of attention for it: {reason}")
-
-
-def first_line(error: BaseException) -> str:
-    r"""What an error says on its first line that is not empty.
-
-    Parameters
-    ----------
-    error : BaseException
-        The error.
-
-    Returns
-    -------
-    str
-        Its kind where it says nothing.
-
-    Examples
-    --------
-    >>> first_line(RuntimeError("No available kernel.  Aborting execution.\nTrace"))
-    'No available kernel. Aborting execution.'
-    """
-    lines = (" ".join(line.split()) for line in str(error).splitlines())
-    return next(filter(None, lines), type(error).__name__)
 
 
 @final

@@ -136,6 +136,8 @@ def test_a_small_checkpoint_of_latent_heads_is_checked_in_the_interpreter(
         (("time", "gpt-oss"), "there is nothing to time"),
         (("tune", "gpt-oss"), "there is nothing to tune"),
         (("time", "--dry", "-o", "no/such/folder.json"), "there is no such folder"),
+        (("tune", "gpt-oss", "-o", "no/such/folder.toml"), "there is no such folder"),
+        (("time", "no/such/checkpoint"), "no such folder"),
         (("tune", "no/such/checkpoint"), "no such folder"),
         (("check", "no/such/checkpoint"), "no such folder"),
     ],
@@ -156,8 +158,9 @@ def test_what_cannot_be_done_here_is_one_line_and_exit_1(
     [
         ("time",),
         ("time", "--dry", "gpt-oss"),
-        ("time", "--dry", "--most-s", "10"),
         ("time", "gpt-oss", "--most-s", "-1"),
+        ("time", "gpt-oss", "--most-s", "nan"),
+        ("time", "gpt-oss", "--most-s", "inf"),
         ("time", "gpt-oss", "--batch-size", "0"),
         ("time", "gpt-oss", "--grid", "huge"),
         ("time", "gpt-oss", "--dtype", "float64"),
@@ -166,11 +169,40 @@ def test_what_cannot_be_done_here_is_one_line_and_exit_1(
         ("check", "one", "two"),
         ("check", "nonsense"),
         ("tune", "nonsense"),
+        ("time", "nonsense"),
     ],
     ids=" ".join,
 )
 def test_bad_usage_exits_2(specmodel: Run, arguments: tuple[str, ...]) -> None:
     assert specmodel("drafter", *arguments).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--grid", "quick"),
+        ("--batch-size", "1"),
+        ("--context-tokens", "2048"),
+        ("--topk", "1"),
+        ("--dtype", "bfloat16"),
+        ("--target", "."),
+        ("--most-s", "10"),
+    ],
+    ids=" ".join,
+)
+def test_a_rehearsal_takes_no_option_of_a_measurement(
+    specmodel: Run, option: tuple[str, str]
+) -> None:
+    """Not even where it has the value of the default: it would be ignored."""
+    result = specmodel("drafter", "time", "--dry", *option, "-o", "dry.json")
+    assert result.exit_code == 2
+    assert f"leave {option[0]} out" in result.stderr
+    assert list(Path().iterdir()) == []
+
+
+def test_all_options_that_a_rehearsal_would_ignore_are_named_at_once(specmodel: Run) -> None:
+    result = specmodel("drafter", "time", "--dry", "--topk", "1", "--grid", "full")
+    assert "leave --grid, --topk out" in result.stderr
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def test_an_interpreter_without_torch_is_told_in_one_line(tmp_path: Path) -> Non
 
 PRETENDER = """\
 #!{python}
-import pathlib, subprocess, sys
+import os, subprocess, sys, time
 
 arguments = sys.argv[1:]
 if arguments[0] == "-":
@@ -88,6 +89,10 @@ if arguments[0] == "-":
 else:
     with open("asked.txt", "a") as asked:
         print(*arguments[2:], file=asked)
+    if arguments[2:] == os.environ.get("HANGS", "nothing").split():
+        time.sleep(60)
+    if "check" in arguments:
+        sys.exit(int(os.environ.get("CHECKED", "0")))
     if "time" in arguments:
         if {cannot!r} in arguments:
             sys.exit("Error: it was refused")
@@ -135,9 +140,48 @@ def test_models_that_the_time_does_not_suffice_for_are_named(tmp_path: Path) -> 
     done, asked = pretended(tmp_path, "one", "two", MOST_S="70")
     assert done.returncode == 0
     assert "left out for time: two" in done.stdout
-    # the first has one load in any case
+    # the first has one load in any case; 70 s less the 60 s that are kept back are left for it
     assert [line.split()[2] for line in asked if " time " in line] == ["one"]
-    assert "--most-s 45" in asked[-1]
+    assert 0 <= int(asked[-1].partition("--most-s ")[2].split()[0]) <= 10
+
+
+def test_a_model_that_no_time_is_left_for_is_not_offered_any(tmp_path: Path) -> None:
+    _, asked = pretended(tmp_path, "one", MOST_S="20")
+    assert "--most-s 0 " in asked[-1]
+
+
+@pytest.mark.parametrize(
+    ("hangs", "words"),
+    [("drafter check", "small models"), ("drafter check one", "one")],
+    ids=["small models", "first model"],
+)
+def test_a_check_that_does_not_end_is_ended_and_named(
+    hangs: str, words: str, tmp_path: Path
+) -> None:
+    begun = time.monotonic()
+    # of 720 s 240 and 120 are for the checks, so of 12 s 4 and 2
+    done, asked = pretended(tmp_path, "one", MOST_S="12", HANGS=hangs)
+    assert time.monotonic() - begun < 40
+    assert done.returncode == 1
+    assert asked[-1] == hangs
+    limit_s = 4 if words == "small models" else 2
+    assert done.stderr.splitlines()[-1] == (
+        f"out of time: the check of {words} did not end within {limit_s} s"
+    )
+
+
+def test_a_check_that_fails_is_not_said_to_be_out_of_time(tmp_path: Path) -> None:
+    done, asked = pretended(tmp_path, "one", CHECKED="1")
+    assert (done.returncode, asked) == (1, ["drafter check"])
+    assert "out of time" not in done.stderr
+
+
+def test_models_of_one_name_have_records_of_their_own(tmp_path: Path) -> None:
+    done, _ = pretended(tmp_path, "a/draft", "b/draft")
+    assert done.returncode == 0, done.stderr
+    records = sorted(each.name for each in (tmp_path / "gpu_check").iterdir())
+    assert records == ["1-draft.json", "2-draft.json"]
+    assert done.stdout.count("faster than torch + cuBLAS") == 2
 
 
 def test_a_model_that_cannot_be_timed_does_not_keep_the_others_from_it(tmp_path: Path) -> None:

@@ -2,18 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from triton.compiler.errors import CompilationError
+from triton.runtime.errors import OutOfResources, PTXASError
 
+from drafter.engine.shared_state import SharedState
 from drafter.model_to_run import ModelToRun
 from drafter.random_weights import random_weights
 from drafter.reference.example import example_spec
-from drafter.timing import measuring
-from drafter.timing.draft_works import BaselineFailedError
-from drafter.timing.grid import TimingGrid
+from drafter.timing import draft_works, measuring
+from drafter.timing.draft_works import BaselineFailedError, WorkSource
+from drafter.timing.grid import StepLoad, TimingGrid
 from drafter.timing.measuring import measured_record
 from drafter.timing.refusals import MeasurementCutError, MeasurementRefusedError
 from drafter.timing.stopwatch import SamplePlan
@@ -254,13 +258,23 @@ def test_any_other_failure_of_the_baseline_is_one_line(
     assert str(caught.value) == f"batch 1, context 16, topk 1: the torch baseline failed: {said}"
 
 
-@pytest.mark.parametrize("lost", [RuntimeError, torch.OutOfMemoryError])
+@pytest.mark.parametrize(
+    ("lost", "words"),
+    [
+        (RuntimeError("the device is lost\nmore of it"), "the device is lost"),
+        (torch.OutOfMemoryError("CUDA out of memory"), "CUDA out of memory"),
+        (OutOfResources(300_000, 232_448, "shared memory"), "Hardware limit: 232448"),
+        (PTXASError("no such target"), "PTXASError: no such target"),
+        (CompilationError(None, None, "no such type"), "CompilationError: no such type"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
 def test_an_error_at_a_later_load_keeps_what_was_measured_before(
-    lost: type[RuntimeError], measure: Measure, tmp_path: Path
+    lost: Exception, words: str, measure: Measure, tmp_path: Path
 ) -> None:
     def time_s(work: Any, _: int) -> float:  # noqa: ANN401
         if told[-1].startswith("batch 4"):
-            raise lost("CUDA error: the device is lost\nmore of it")
+            raise lost
         return TIMES[work.name]
 
     told: list[str] = [""]
@@ -268,14 +282,87 @@ def test_an_error_at_a_later_load_keeps_what_was_measured_before(
         measure(tell=told.append, time_s=time_s)
     said = str(caught.value)
     assert said.startswith("batch 4, context 16, topk 1: ended by an error")
-    assert said.endswith("CUDA error: the device is lost")
+    assert words in said
+    assert len(said.splitlines()) == 1
     kept = caught.value.record
     assert {(row.batch_size, row.context_tokens, row.topk) for row in kept.steps} == {
         (1, context, topk) for context in (16, 64) for topk in (1, 2)
     }
     assert kept.kernels == (), "a lost device is not traced"
     save_record(kept, tmp_path / "drafter.json")
-    assert "CUDA error" in load_record(tmp_path / "drafter.json").notes[-1]
+    assert words in load_record(tmp_path / "drafter.json").notes[-1]
+
+
+def fail_from(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights and cache of this batch, and of those after it, find too little memory."""
+    made = SharedState
+    calls = count(1)
+
+    def make(*arguments: Any, **options: Any) -> SharedState:  # noqa: ANN401
+        if next(calls) >= number:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return made(*arguments, **options)
+
+    monkeypatch.setattr(measuring, "SharedState", make)
+
+
+def test_a_later_batch_without_memory_for_its_cache_keeps_those_before(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_from(2, monkeypatch)
+    with pytest.raises(MeasurementCutError, match="batch 4, context 16, topk 1: ended") as caught:
+        measure()
+    assert {row.batch_size for row in caught.value.record.steps} == {1}
+    assert len(caught.value.record.steps) == 4
+
+
+def test_a_trace_that_fails_leaves_the_times_and_is_said(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_from(3, monkeypatch)  # two batches, then the trace
+    record = measure()
+    assert len(record.steps) == 8
+    assert (record.kernels, record.kernels_of) == ((), "")
+    assert record.notes == ("kernels were not traced: CUDA out of memory",)
+
+
+def test_the_trace_builds_no_baseline(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[StepLoad] = []
+    made = draft_works._baseline
+
+    def build(source: WorkSource, load: StepLoad) -> Callable[[int], None]:
+        built.append(load)
+        return made(source, load)
+
+    monkeypatch.setattr(draft_works, "_baseline", build)
+    measure()
+    assert built == [StepLoad(batch, context, 1) for batch in (1, 4) for context in (16, 64)]
+
+
+def test_an_error_before_there_is_an_extend_pass_is_raised_as_it_is(measure: Measure) -> None:
+    """Extend passes are timed with chains; the only chain before the error is refused."""
+
+    def time_s(work: Any, _: int) -> float:  # noqa: ANN401
+        if "context 64" in told[-1]:
+            raise RuntimeError("the device is lost")
+        is_first = told[-1].startswith("batch 1, context 16, topk 1")
+        return 1e-4 if is_first and work.name.startswith("draft") else TIMES[work.name]
+
+    told: list[str] = [""]
+    with pytest.raises(RuntimeError, match=r"\Athe device is lost\Z"):
+        measure(tell=told.append, time_s=time_s)
+    assert "batch 1, context 16, topk 2" in told
+
+
+def test_a_defect_of_our_own_is_no_failure_of_the_device(measure: Measure) -> None:
+    def time_s(work: Any, _: int) -> float:  # noqa: ANN401
+        if told[-1].startswith("batch 4"):
+            raise KeyError(work.name)
+        return TIMES[work.name]
+
+    told: list[str] = [""]
+    with pytest.raises(KeyError):
+        measure(tell=told.append, time_s=time_s)
 
 
 def test_a_device_without_memory_for_the_baseline_says_so_itself(
