@@ -4,15 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from drafter.check_cases import (
-    GRAPH,
     MARGIN,
-    OVERLAP,
     CheckCase,
     CheckResult,
     cases_of,
     check_cases,
 )
-from drafter.engine.draft_engine import DraftEngine
+from drafter.check_inputs import CheckRound, check_rounds, relative_distance, slots_of
+from drafter.graph_checks import check_graphs
 from drafter.kernels.draft_shape import DraftShape
 from drafter.kernels.draft_steps import DraftSteps
 from drafter.model_to_run import model_to_run
@@ -27,15 +26,6 @@ Weights = Mapping[str, torch.Tensor]
 
 _FP64_BYTES: Final = 8
 _ROOM: Final = 1.25
-
-
-class _Round(NamedTuple):
-    """Inputs of one extend pass."""
-
-    tokens: torch.Tensor
-    captured: torch.Tensor
-    before: torch.Tensor
-    accepted: torch.Tensor
 
 
 class _Row(NamedTuple):
@@ -91,7 +81,7 @@ def check_against_reference(
         for name, value in weights.items()
     }
     steps = _kernels(case, stored, dtype, device)
-    earlier, last = rounds = _rounds(case, dtype)
+    earlier, last = rounds = check_rounds(case, dtype)
     if case.before:
         steps.load(*(part.to(device) for part in earlier))
         steps.run()
@@ -104,8 +94,10 @@ def check_against_reference(
         _followed(case, steps, stored, rounds, dtype=each, place=place)
         for each in (torch.float64, dtype)
     )
-    error = max(_distance(row.out, row.truth) for row in rows)
-    lost = max(_distance(other.truth, row.truth) for other, row in zip(plain, rows, strict=True))
+    error = max(relative_distance(row.out, row.truth) for row in rows)
+    lost = max(
+        relative_distance(other.truth, row.truth) for other, row in zip(plain, rows, strict=True)
+    )
     allowed = case.allowed(lost)
     sure = [row for row in rows if _margin(row.truth) > MARGIN * allowed]
     return CheckResult(
@@ -158,14 +150,14 @@ def _followed(
     case: CheckCase,
     steps: DraftSteps,
     weights: Weights,
-    rounds: tuple[_Round, _Round],
+    rounds: tuple[CheckRound, CheckRound],
     *,
     dtype: torch.dtype,
     place: torch.device,
 ) -> list[_Row]:
     """Every node of the draft, computed by the reference in one type where it is placed."""
     owned = {name: value.to(place) for name, value in weights.items()}
-    placed = tuple(_Round(*(part.to(place) for part in each)) for each in rounds)
+    placed = tuple(CheckRound(*(part.to(place) for part in each)) for each in rounds)
     follow = _chain_rows if case.topk == 1 else _tree_rows
     with place:  # the reference makes angles, masks and positions where it is told
         model = DraftModel(case.spec, owned, dtype=dtype)
@@ -174,122 +166,6 @@ def _followed(
             for request in range(case.batch_size)
             for row in follow(case, steps, model, _extended(case, model, placed, request), request)
         ]
-
-
-def _distance(out: torch.Tensor, truth: torch.Tensor) -> float:
-    """Relative error of the norm; infinite where something is no number."""
-    norm = torch.linalg.vector_norm
-    error = float(norm(out.double() - truth.double()) / norm(truth.double()))
-    return error if error == error else float("inf")  # noqa: PLR0124 - NaN is no small error
-
-
-def check_graphs(
-    case: CheckCase, weights: Weights, *, device: torch.device
-) -> Iterator[CheckResult]:
-    r"""Compare captured graphs, and launches that overlap, with launches in turn.
-
-    .. math:: \max_x \frac{\|x - \hat x\|}{\|\hat x\|} \le \epsilon
-
-    Parameters
-    ----------
-    case : CheckCase
-        The draft.
-    weights : mapping of str to torch.Tensor
-        Canonical names.
-    device : torch.device
-        A CUDA device.
-
-    Yields
-    ------
-    CheckResult
-
-    Raises
-    ------
-    ParameterError
-        If the device is no CUDA device, or the case does not fit the kernels.
-
-    Notes
-    -----
-    A graph replays the same machine code in the same order on the same numbers, so any bit that differs
-    is an error. Launches that overlap are compiled apart, since the kernels wait for those before them,
-    and a compiler may order or contract their sums otherwise: scores and cache may differ by what the
-    storage type costs, :math:`\epsilon`, while tokens, parents and masks have to be equal.
-
-    Examples
-    --------
-    >>> check_graphs.__name__
-    'check_graphs'
-    """
-    plain = _drafted(case, weights, device, uses_graphs=False, is_programmatic=False)
-    replayed = _drafted(case, weights, device, uses_graphs=True, is_programmatic=False)
-    equal = all(torch.equal(a, b) for a, b in zip(plain, replayed, strict=True))
-    yield CheckResult(
-        name=case.name,
-        dtype=case.dtype,
-        quantity=GRAPH,
-        error=0.0 if equal else 1.0,
-        limit=0.0,
-    )
-    if torch.cuda.get_device_capability(device) >= (9, 0):
-        overlapping = _drafted(case, weights, device, uses_graphs=True, is_programmatic=True)
-        yield _nearly_equal(case, plain, overlapping)
-
-
-def _nearly_equal(
-    case: CheckCase, plain: Sequence[torch.Tensor], other: Sequence[torch.Tensor]
-) -> CheckResult:
-    """What overlapping launches drafted, against the same in turn."""
-    pairs = list(zip(plain, other, strict=True))
-    floats = [pair for pair in pairs if pair[0].is_floating_point()]
-    integers = [pair for pair in pairs if not pair[0].is_floating_point()]
-    return CheckResult(
-        name=case.name,
-        dtype=case.dtype,
-        quantity=OVERLAP,
-        # what is equal may be all zeros, which has no relative error
-        error=max(0.0 if torch.equal(a, b) else _distance(b, a) for a, b in floats),
-        limit=case.limit,
-        tokens=sum(a.numel() for a, _ in integers),
-        equal_tokens=sum(int((a == b).sum()) for a, b in integers),
-    )
-
-
-def _drafted(
-    case: CheckCase,
-    weights: Weights,
-    device: torch.device,
-    *,
-    uses_graphs: bool,
-    is_programmatic: bool,
-) -> list[torch.Tensor]:
-    """Everything that an engine drafts, and its cache."""
-    dtype: torch.dtype = getattr(torch, case.dtype)
-    engine = DraftEngine(
-        case.spec,
-        weights,
-        dtype=dtype,
-        device=device,
-        capacity=_capacity(case),
-        most_requests=case.batch_size,
-        uses_graphs=uses_graphs,
-        is_programmatic=is_programmatic,
-    )
-    results = []
-    for given in _rounds(case, dtype):
-        if given.tokens.shape[1]:
-            drafted = engine.draft(
-                *(part.to(device) for part in given),
-                num_steps=case.num_steps,
-                topk=case.topk,
-                num_draft_tokens=case.num_draft_tokens,
-            )
-            results += [part.clone() for part in drafted]
-    return [*results, engine.state.keys.clone(), engine.state.values.clone()]
-
-
-def _capacity(case: CheckCase) -> int:
-    """Slots that a case needs, [tokens]."""
-    return case.before + case.accepted + (case.num_steps - 1) * case.topk + 1
 
 
 def _kernels(
@@ -302,7 +178,7 @@ def _kernels(
         topk=case.topk,
         num_draft_tokens=case.num_draft_tokens,
         most_accepted=max(case.before, case.accepted),
-        capacity=max(_capacity(case), 2 * case.before + 1),
+        capacity=max(slots_of(case), 2 * case.before + 1),
         num_splits=2,
         is_fused=case.is_fused,
         keeps_logits=True,
@@ -310,27 +186,8 @@ def _kernels(
     return DraftSteps.alone(case.spec, weights, shape, dtype=dtype, device=device)
 
 
-def _rounds(case: CheckCase, dtype: torch.dtype) -> tuple[_Round, _Round]:
-    """Random inputs of the pass before, and of the one that is checked, equally wide."""
-    generator = torch.Generator().manual_seed(17)
-    width = max(case.before, case.accepted)
-    spec = case.spec
-    states = (spec.num_aux_states if spec.use_aux_hidden_state else 1) * spec.target_hidden_size
-
-    def given(count: int, before: int) -> _Round:
-        shape = (case.batch_size, width if count else 0)
-        return _Round(
-            torch.randint(spec.target_vocab_size, shape, generator=generator),
-            torch.randn(*shape, states, generator=generator).to(dtype),
-            torch.full((case.batch_size,), before, dtype=torch.int32),
-            torch.full((case.batch_size,), max(count, 1), dtype=torch.int32),
-        )
-
-    return given(case.before, 0), given(case.accepted, case.before)
-
-
 def _extended(
-    case: CheckCase, model: DraftModel, rounds: Sequence[_Round], request: int
+    case: CheckCase, model: DraftModel, rounds: Sequence[CheckRound], request: int
 ) -> Frontier:
     """The reference after the last accepted token."""
     cache: KvCache | None = None

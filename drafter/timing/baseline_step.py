@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, final
 
-from drafter.timing.draft_works import FLUSH, baseline_name
+from drafter.timing.draft_works import baseline_name
 from drafter.timing.refusals import MeasurementRefusedError, check_spread
 from drafter.timing.samples import Difference, Samples, difference, step_difference
+from drafter.timing.work_source import FLUSH
 
 
 @final

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -17,10 +17,7 @@ from drafter.step_work import step_work
 from drafter.timing.baseline_step import baseline_step
 from drafter.timing.device_failures import first_line, is_device_failure
 from drafter.timing.draft_works import (
-    FLUSH,
     HOT_STEPS,
-    MADE_UP_BYTES_PER_S,
-    WorkSource,
     deepest_draft,
     draft_name,
     extend_name,
@@ -28,63 +25,35 @@ from drafter.timing.draft_works import (
     fill_cache,
     load_works,
 )
+from drafter.timing.findings import Findings
 from drafter.timing.grid import StepLoad, TimingGrid, fitting_contexts
 from drafter.timing.kernel_trace import kernel_times
 from drafter.timing.memory_read import ReadBuffer
 from drafter.timing.refusals import (
     LEAST_FLUSHES,
-    MOST_CLOCK_CHANGE,
     MeasurementCutError,
     MeasurementRefusedError,
     check_cold,
     check_line,
     check_spread,
-    clock_change,
 )
 from drafter.timing.samples import Difference, Samples, difference, step_difference
 from drafter.timing.stopwatch import Described, Stopwatch, Timed, Work, timed
 from drafter.timing.time_limit import TimeLimit
+from drafter.timing.work_source import FLUSH, MADE_UP_BYTES_PER_S, WorkSource
 from specmodel.measurement import (
-    Clocks,
     DraftRecord,
     DraftShapes,
     DraftTiming,
     ExtendTiming,
-    KernelTiming,
     StepTiming,
 )
 from specmodel.measurement.draft_record import COLD, DRY
-from specmodel.units import PERCENT
 from specmodel.version import __version__
 
 _ATTEMPTS: Final = 2
 _MEMORY_SHARE: Final = 0.8
 _READS: Final = 4
-
-
-@dataclass
-class _Findings:
-    """What was measured so far."""
-
-    steps: list[StepTiming] = field(default_factory=list)
-    extends: list[ExtendTiming] = field(default_factory=list)
-    drafts: list[DraftTiming] = field(default_factory=list)
-    kernels: tuple[KernelTiming, ...] = ()
-    kernels_of: str = ""
-    clocks: list[Clocks] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
-    tell: Callable[[str], None] = lambda _: None
-
-    @property
-    def are_recordable(self) -> bool:
-        """Whether they make a record: it needs a step and an extend pass."""
-        return bool(self.steps and self.extends)
-
-    def say(self, note: str) -> None:
-        """Keep a note for the record, and tell it now."""
-        self.notes.append(note)
-        self.tell(note)
 
 
 def measured_record(
@@ -152,7 +121,7 @@ def measured_record(
         name: value.to(device, dtype if value.is_floating_point() else None)
         for name, value in model.weights.items()
     }
-    findings = _Findings(tell=tell)
+    findings = Findings(tell=tell)
     bandwidth = _read_bandwidth(stopwatch, grid, flush, device, findings)
     tell(f"read bandwidth {bandwidth:.3g} B/s")
     run = _Run(
@@ -193,7 +162,7 @@ class _Run:
     limit: TimeLimit
     device: torch.device
     dtype: torch.dtype
-    findings: _Findings
+    findings: Findings
     place: str = ""
 
     def source(self, batch_size: int, longest: int) -> WorkSource:
@@ -263,7 +232,7 @@ def _read_bandwidth(
     grid: TimingGrid,
     flush: ReadBuffer,
     device: torch.device,
-    findings: _Findings,
+    findings: Findings,
 ) -> float:
     """Rate of a kernel that only reads, [B/s]."""
     buffer = ReadBuffer(2 * flush.num_bytes, device)  # eight times the cache: it evicts itself
@@ -434,17 +403,7 @@ def _shapes(spec: DraftSpec) -> DraftShapes:
 def _record(run: _Run) -> DraftRecord:
     """The record of what was found."""
     model, device, findings, stopwatch = run.model, run.described, run.findings, run.stopwatch
-    if stopwatch.kind == DRY:
-        findings.notes.append("a dry run: every time in this record is made up")
-    elif not findings.clocks:
-        findings.notes.append("the clocks could not be read, so they were not checked")
-    for name, change in clock_change(findings.clocks).items():
-        if change > MOST_CLOCK_CHANGE:
-            findings.notes.append(
-                f"the {name} clock differs by {change / PERCENT:.1f} % between loads"
-            )
-    rows: list[StepTiming | ExtendTiming | DraftTiming] = [*findings.steps, *findings.extends]
-    rows += findings.drafts
+    findings.note_conditions(is_dry=stopwatch.kind == DRY)
     return DraftRecord(
         kind=stopwatch.kind,
         draft_model=model.name,
@@ -464,7 +423,7 @@ def _record(run: _Run) -> DraftRecord:
         package_version=__version__,
         read_bandwidth_bytes_per_s=run.bandwidth_bytes_per_s,
         cache_state=COLD,
-        spread=max(row.spread for row in rows),
+        spread=findings.spread,
         steps=tuple(findings.steps),
         extends=tuple(findings.extends),
         drafts=tuple(findings.drafts),

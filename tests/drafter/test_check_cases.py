@@ -8,6 +8,7 @@ import torch
 
 from drafter import checks
 from drafter.check_cases import CheckCase, CheckResult, allowed_error, cases_of, check_cases
+from drafter.check_inputs import check_rounds
 from drafter.checks import reference_device
 from drafter.public_shapes import public_shape
 from drafter.random_weights import random_weights
@@ -109,7 +110,7 @@ def test_the_whole_reference_computes_where_it_is_placed(case: CheckCase) -> Non
         candidates=SimpleNamespace(tokens=torch.zeros(case.batch_size, 99, dtype=torch.int64)),
         frontiers=[front] * (case.num_steps - 1),
     )
-    rounds = checks._rounds(case, dtype)
+    rounds = check_rounds(case, dtype)
     for each in (torch.float64, dtype):
         found = checks._followed(case, steps, weights, rounds, dtype=each, place=META)  # type: ignore[arg-type]
         assert found

@@ -16,11 +16,12 @@ from drafter.model_to_run import ModelToRun
 from drafter.random_weights import random_weights
 from drafter.reference.example import example_spec
 from drafter.timing import draft_works, measuring
-from drafter.timing.draft_works import BaselineFailedError, WorkSource
+from drafter.timing.draft_works import BaselineFailedError
 from drafter.timing.grid import StepLoad, TimingGrid
 from drafter.timing.measuring import measured_record
 from drafter.timing.refusals import MeasurementCutError, MeasurementRefusedError
 from drafter.timing.stopwatch import SamplePlan
+from drafter.timing.work_source import WorkSource
 from specmodel.measurement import Clocks, DraftRecord, KernelTiming, load_record, save_record
 
 GRID = TimingGrid(
