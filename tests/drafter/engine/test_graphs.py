@@ -87,7 +87,11 @@ class TestOnAGpu:
         overlapping = two_rounds(engine(is_programmatic=True), batch_size, **ask)
         in_turn = two_rounds(engine(is_programmatic=False), batch_size, **ask)
         for one, other in zip(overlapping, in_turn, strict=True):
-            assert torch.equal(one, other)
+            if one.is_floating_point():  # the two are compiled apart, and may round apart
+                distance = torch.linalg.vector_norm((one - other).double())
+                assert distance <= 1.5e-2 * torch.linalg.vector_norm(other.double())
+            else:
+                assert torch.equal(one, other)
 
     def test_a_captured_bucket_counts_its_nodes(
         self, engine: Callable[..., DraftEngine], batch_size: int, ask: dict[str, int]

@@ -104,8 +104,9 @@ def test_bf16_weights_in_place_of_fp32_ones_fail_the_limit_of_fp32(
     assert not result.passed
 
 
+# norms that are no part of the products: folded in they round less, and stay within the limit
 BF16 = next(
-    replace(case, batch_size=1)
+    replace(case, batch_size=1, is_fused=False)
     for case in check_cases()
     if (case.name, case.dtype) == ("chain", "bfloat16")
 )
@@ -129,6 +130,7 @@ def badly_scaled(request: pytest.FixtureRequest) -> dict[str, torch.Tensor]:
     return weights
 
 
+@pytest.mark.parametrize("badly_scaled", [(large_norms, 1)], indirect=True, ids=["norms"])
 def test_badly_scaled_weights_are_held_to_what_torch_loses_on_them(
     badly_scaled: dict[str, torch.Tensor],
 ) -> None:
