@@ -244,7 +244,7 @@ def head_tiles(
     Examples
     --------
     >>> head_tiles(1, torch.empty(32000, 4096, dtype=torch.bfloat16, device="meta"))[0]
-    64
+    128
     """
     sm, value_bytes = device_sm(weight.device), weight.element_size()
     cut = tiles or tiles_for(sm, num_tokens, *weight.shape, value_bytes=value_bytes, is_wide=True)

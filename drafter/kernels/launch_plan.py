@@ -122,7 +122,7 @@ def default_tiles(sm: int, tokens: int, rows: int, width: int, *, is_wide: bool 
     tile (triton 3.6 spills) (drafter.md 12). More tokens: 64 rows where that
     still gives the chip some hundred programs, else 32 or 16; of each the 128 bytes of a cache line,
     four tiles ahead: 128 columns spill on some targets. Without a GPU the interpreter runs, which pays
-    by the program: there 64 rows at once.
+    by the program: there 128 rows at once.
 
     Examples
     --------
@@ -135,8 +135,8 @@ def default_tiles(sm: int, tokens: int, rows: int, width: int, *, is_wide: bool 
         widest = 1024 if tokens <= 2 else 256 if is_wide and tokens > 4 else 512
         block_k = min(max(power_of_two(width), 16), widest)
         warps = min(4, max(1, block_k // 64))
-        return Tiles(block_n=4 if sm else 64, block_k=block_k, num_warps=warps, num_stages=1)
-    block_n = next((size for size in (64, 32) if rows >= 128 * size or not sm), 16)
+        return Tiles(block_n=4 if sm else 128, block_k=block_k, num_warps=warps, num_stages=1)
+    block_n = next((size for size in (64, 32) if rows >= 128 * size), 16) if sm else 128
     block_k = min(max(power_of_two(width), 16), 64 if sm else 128)
     return Tiles(block_n=block_n, block_k=block_k, num_warps=4, num_stages=4)
 

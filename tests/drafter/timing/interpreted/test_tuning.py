@@ -30,7 +30,7 @@ from drafter.tuning import best_tiles
 
 CPU = torch.device("cpu")
 TRIES = [Tiles(block_n=block_n, block_k=64, num_warps=2, num_stages=1) for block_n in (16, 32)]
-HEAD = Product("head", 75, 48)
+HEAD = Product("head", 139, 48)
 EVERY = [
     Product("qkv", 33, 48),
     Product("qkv", 33, 48, has_bias=True),
@@ -38,7 +38,7 @@ EVERY = [
     Product("gate and up", 40, 24),
     Product("down", 33, 48),
     HEAD,
-    Product("head", 75, 48, feeds_normed=True),
+    Product("head", 139, 48, feeds_normed=True),
     Product("fc", 33, 72, has_bias=True),
 ]
 MODULES = {
@@ -130,7 +130,7 @@ def test_tiles_whose_result_is_wrong_are_refused(
     monkeypatch.setattr(MODULES[function], function, wrong_unless_32)
     found = best_tiles([product], tokens, DryStopwatch(), device=CPU, tries=TRIES)
     assert found.tiles.block_n == 32
-    assert found.default_s == float("inf")  # the rule's own 64 rows were wrong too
+    assert found.default_s == float("inf")  # the rule's own 128 rows were wrong too
 
 
 def test_a_row_without_right_tiles_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def test_tiles_of_a_row_have_to_be_right_for_every_product_of_it(
             wrong_maximum(*arguments)
 
     monkeypatch.setattr(head_launches, "head", wrong_for_16)
-    row = [Product("gate and up", 70, 48), HEAD]
+    row = [Product("gate and up", 140, 48), HEAD]
     found = best_tiles(row, 2, DryStopwatch(), device=CPU, tries=TRIES)
     assert found.tiles.block_n != 16
     assert found.products == tuple(row)
