@@ -1,11 +1,11 @@
-"""Builds every kernel variant for one target without a GPU and prints what the machine code needs.
+"""Builds kernel variants for targets without a GPU and prints what their machine code needs.
 
-A program of its own: `python compile_gate.py SM PART` prints one JSON line per variant of one half of
-them (PART 0 or 1), so that targets can be shared out evenly. The launch functions
-run on tensors without data, as they would on that target; each launch is built instead of made. Sizes
-of a model are run-time arguments of a kernel, so few variants serve every public shape at every load.
-Of variants that differ in nothing but what they are given (bias, residual, norm, index, alignment) the
-one that is given most is built; with `--all` every one, and those of fp32 weights.
+A program of its own: `python compile_gate.py SM[.PART] ...` prints one JSON line per variant for each of
+the targets, with a PART (0 or 1) for one half of them, so that targets can be shared out evenly. The
+launch functions run on tensors without data, as they would on that target; each launch is built instead
+of made. Sizes of a model are run-time arguments of a kernel, so few variants serve every public shape at
+every load. Of variants that differ in nothing but what they are given (bias, residual, norm, index,
+alignment) the one that is given most is built; with `--all` every one, and those of fp32 weights.
 """
 
 import json
@@ -52,7 +52,6 @@ LOADS = (  # batch, topk and newly accepted tokens
     (1, 8, 4),
 )
 ALIGNED = 16
-PARTS = 2
 
 
 class Configuration(NamedTuple):
@@ -136,14 +135,14 @@ class Variant(NamedTuple):
     options: tuple[tuple[str, Any], ...]
 
 
-def main(sm: int, part: int, *, builds_all: bool) -> None:
-    """Print one line per variant of a half."""
+def main(sm: int, parts: slice, *, builds_all: bool) -> None:
+    """Print one line per variant of a target, or of a half of them."""
     found: dict[Variant, tuple[Launch, str]] = {}
     for configuration in (*configurations(), *(EXACT if builds_all else ())):
         for launch in launches(configuration, sm):
             found.setdefault(variant_of(launch), (launch, configuration.public))
     wanted = list(found) if builds_all else fullest(found)
-    for variant in wanted[part::PARTS]:
+    for variant in wanted[parts]:
         launch, public = found[variant]
         line = {"first_asked_for_by": public, **build(launch, variant, sm)}
         sys.stdout.write(json.dumps(line) + "\n")
@@ -273,4 +272,8 @@ def output_of(tool: str, *arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), builds_all="--all" in sys.argv)
+    for job in sys.argv[1:]:
+        if job != "--all":
+            target, _, half = job.partition(".")
+            halves = slice(int(half), None, 2) if half else slice(None)
+            main(int(target), halves, builds_all="--all" in sys.argv)
