@@ -57,7 +57,7 @@ def check_rounds(case: CheckCase, dtype: torch.dtype) -> tuple[CheckRound, Check
     generator = torch.Generator().manual_seed(17)
     width = max(case.before, case.accepted)
     spec = case.spec
-    states = (spec.num_aux_states if spec.use_aux_hidden_state else 1) * spec.target_hidden_size
+    states = spec.num_captured_states * spec.target_hidden_size
 
     def given(count: int, before: int) -> CheckRound:
         shape = (case.batch_size, width if count else 0)

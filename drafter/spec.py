@@ -247,6 +247,11 @@ class DraftSpec:
             allowed = f"the target_hidden_size {self.target_hidden_size} where no states are fused"
             raise ParameterError("hidden_size", self.hidden_size, allowed)
 
+    @property
+    def num_captured_states(self) -> int:
+        """Hidden states of the target that a token brings: those that are fused, or the last alone, [-]."""
+        return self.num_aux_states if self.use_aux_hidden_state else 1
+
     def _check_grouped_heads(self) -> None:
         """Query heads share key heads evenly, and positions rotate pairs."""
         if self.num_heads % self.num_kv_heads:

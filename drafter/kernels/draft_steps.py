@@ -96,9 +96,9 @@ class DraftSteps:
         def index(*size: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
             return torch.zeros(size, dtype=dtype, device=device)
 
-        states = spec.num_aux_states if spec.use_aux_hidden_state else 1
+        width = spec.num_captured_states * spec.target_hidden_size
         self.tokens = index(rows, dtype=torch.int64)
-        self.captured = index(rows, states * spec.target_hidden_size, dtype=dtype)
+        self.captured = index(rows, width, dtype=dtype)
         self.before, self.accepted = index(batch), index(batch)
         self.lengths, self.last_rows = index(batch), index(batch)
         self._positions = index(rows)

@@ -51,7 +51,7 @@ def fuse_states(spec: DraftSpec, weights: Mapping[str, Tensor], aux_states: Tens
     >>> fuse_states(spec, weights, torch.ones(5, 60, dtype=torch.float64)).shape
     torch.Size([5, 24])
     """
-    states = spec.num_aux_states if spec.use_aux_hidden_state else 1
+    states = spec.num_captured_states
     width = states * spec.target_hidden_size
     if aux_states.ndim != 2 or aux_states.shape[1] != width:
         allowed = f"[T, {width}] ({states} x target_hidden_size {spec.target_hidden_size})"

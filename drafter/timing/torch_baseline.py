@@ -106,7 +106,7 @@ class TorchBaseline:
         head = packed.head
         dtype, device = head.dtype, head.device
         slots = context_tokens + accepted + num_steps
-        states = spec.num_aux_states if spec.use_aux_hidden_state else 1
+        states = spec.num_captured_states
         self.tokens = torch.zeros(batch_size, accepted, dtype=torch.int64, device=device)
         self.captured = torch.zeros(
             batch_size, accepted, states * spec.target_hidden_size, dtype=dtype, device=device
