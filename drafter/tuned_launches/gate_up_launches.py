@@ -1,19 +1,17 @@
 """Launches of the first half of the MLP."""
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import final
 
 import torch
 
 from drafter.kernels.gate_up import gate_up
 from drafter.kernels.launch_plan import FUSED_NORM_TOKENS, Tiles
-from drafter.tuned_launches.element_error import element_error
-from drafter.tuned_launches.launches import EPS, SMALL_SD, Launches
+from drafter.tuned_launches.launches import EPS, SMALL_SD, WrittenLaunches
 
 
 @final
-class GateUpLaunches(Launches):
+class GateUpLaunches(WrittenLaunches):
     """First half of the MLP: `gate_up`.
 
     Notes
@@ -68,24 +66,11 @@ class GateUpLaunches(Launches):
             programmatic=self.programmatic,
         )
 
-    def error(self, tiles: Tiles) -> float:
-        """Largest error of an element, over the allowed one.
-
-        Parameters
-        ----------
-        tiles : Tiles
-            How it is cut.
+    def truth(self) -> torch.Tensor:
+        """What the first copy gives in fp64.
 
         Returns
         -------
-        float
-            Sound up to 1, [-].
+        torch.Tensor, shape (T, N)
         """
-        self.out.fill_(float("nan"))
-        self.launched(tiles)(0)
-        return element_error(self.out, self._truth)
-
-    @cached_property
-    def _truth(self) -> torch.Tensor:
-        """What the first copy gives in fp64."""
         return torch.nn.functional.silu(self.exact(0)) * self.exact(1)

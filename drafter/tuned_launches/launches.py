@@ -1,12 +1,14 @@
-"""What the launches of every product share: weights, norm, fp64 product, rotation over copies."""
+"""What the launches of every product share: weights, norm, fp64 product, rotation over copies, error."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from typing import Final
 
 import torch
 
 from drafter.kernels.launch_plan import Tiles
+from drafter.tuned_launches.element_error import element_error
 from drafter.tuned_products import Product
 
 EPS: Final = 1e-5
@@ -164,3 +166,50 @@ class Launches(ABC):
                 launch(copy)
 
         return run
+
+
+class WrittenLaunches(Launches):
+    """A product of which every element is written to `out`.
+
+    Notes
+    -----
+    The head is none: it keeps the best of each tile.
+
+    Examples
+    --------
+    >>> sorted(WrittenLaunches.__abstractmethods__)
+    ['launched', 'prepare', 'truth']
+    """
+
+    out: torch.Tensor
+
+    @abstractmethod
+    def truth(self) -> torch.Tensor:
+        """What the first copy gives in fp64.
+
+        Returns
+        -------
+        torch.Tensor, shape (T, N)
+        """
+
+    @cached_property
+    def _truth(self) -> torch.Tensor:
+        """The same, computed once for all tiles."""
+        return self.truth()
+
+    def error(self, tiles: Tiles) -> float:
+        """Largest error of an element, over the allowed one.
+
+        Parameters
+        ----------
+        tiles : Tiles
+            How it is cut.
+
+        Returns
+        -------
+        float
+            Sound up to 1, [-].
+        """
+        self.out.fill_(float("nan"))
+        self.launched(tiles)(0)
+        return element_error(self.out, self._truth)

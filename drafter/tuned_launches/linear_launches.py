@@ -1,19 +1,17 @@
 """Launches of plain products: fusion, queries with keys and values, output projection, down."""
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import final
 
 import torch
 
 from drafter.kernels.launch_plan import Tiles
 from drafter.kernels.linear import linear
-from drafter.tuned_launches.element_error import element_error
-from drafter.tuned_launches.launches import SMALL_SD, Launches
+from drafter.tuned_launches.launches import SMALL_SD, WrittenLaunches
 
 
 @final
-class LinearLaunches(Launches):
+class LinearLaunches(WrittenLaunches):
     """Fusion, queries with keys and values, output projection, second half of the MLP: `linear`.
 
     Notes
@@ -71,26 +69,13 @@ class LinearLaunches(Launches):
             programmatic=self.programmatic,
         )
 
-    def error(self, tiles: Tiles) -> float:
-        """Largest error of an element, over the allowed one.
-
-        Parameters
-        ----------
-        tiles : Tiles
-            How it is cut.
+    def truth(self) -> torch.Tensor:
+        """What the first copy gives in fp64.
 
         Returns
         -------
-        float
-            Sound up to 1, [-].
+        torch.Tensor, shape (T, N)
         """
-        self.out.fill_(float("nan"))
-        self.launched(tiles)(0)
-        return element_error(self.out, self._truth)
-
-    @cached_property
-    def _truth(self) -> torch.Tensor:
-        """What the first copy gives in fp64."""
         truth = self.exact()
         for added in (self.bias, self.residual):
             if added is not None:
