@@ -114,7 +114,7 @@ def accept_lengths(
     )
     if not asked.from_training:
         return found
-    from specmodel.acceptance import TRANSFER_PRIOR  # noqa: PLC0415 - loads on demand
+    from specmodel.acceptance import TRANSFER_PRIOR
 
     width = math.exp(_NORMAL_95 * TRANSFER_PRIOR.total_sd)
     median = TRANSFER_PRIOR.median
@@ -175,7 +175,7 @@ def accept_length_draws(
     drawn = median * np.exp(signed * rng.standard_normal((num_draws, 1)))
     drawn = np.clip(drawn, 1.0, np.maximum(steps + 1.0, median))
     if found.as_logged is not None:
-        from specmodel.acceptance import TRANSFER_PRIOR  # noqa: PLC0415 - loads on demand
+        from specmodel.acceptance import TRANSFER_PRIOR
 
         factor = TRANSFER_PRIOR.median * np.exp(
             TRANSFER_PRIOR.total_sd * rng.standard_normal((num_draws, 1))
@@ -193,7 +193,7 @@ def _from_list(
     asked: AskedAcceptLength, configurations: Sequence[Configuration], depths: list[int | None]
 ) -> AcceptLengths:
     """Accept lengths from a list of full or conditional accuracies."""
-    from specmodel.acceptance import (  # noqa: PLC0415 - loads on demand
+    from specmodel.acceptance import (
         ConditionalAccuracy,
         FullAccuracy,
         check_shape,
@@ -235,7 +235,7 @@ def _along(full: "FullAccuracy", depths: list[int]) -> tuple[AcceptLength, ...]:
     """Accept lengths at depths of a list: its sums, and beyond it the tail model."""
     if max(depths) <= full.num_steps:
         return tuple(AcceptLength.exact(full.accept_length(depth)) for depth in depths)
-    from specmodel.acceptance import tail_spread  # noqa: PLC0415 - loads on demand
+    from specmodel.acceptance import tail_spread
 
     spread = tail_spread(full, depths)
     columns = (spread.value, spread.low, spread.high, spread.sd)
@@ -297,7 +297,7 @@ def _carried(
             curve=None,
             notes=(),
         )
-    from specmodel.acceptance import (  # noqa: PLC0415 - loads on demand
+    from specmodel.acceptance import (
         carry_accept_length,
         full_accuracy_from_accept_length,
     )
@@ -385,7 +385,7 @@ def _tree_note(configurations: Sequence[Configuration]) -> list[Note]:
 
 def _served(logged: AcceptLength, longest: float | None) -> AcceptLength:
     """What a server is expected to reach where a training log says this."""
-    from specmodel.acceptance import TRANSFER_PRIOR  # noqa: PLC0415 - loads on demand
+    from specmodel.acceptance import TRANSFER_PRIOR
 
     median, most = logged.estimate.median, math.inf if longest is None else longest
     accepted = median - 1.0

@@ -344,7 +344,7 @@ def _claims(
 
 def _required(curve: "FullAccuracy", depth: int, accept_length: float) -> float | None:
     """Conditional accuracy that every deeper step needs; None where 1 is not enough."""
-    from specmodel.acceptance import required_conditional  # noqa: PLC0415 - loads on demand
+    from specmodel.acceptance import required_conditional
 
     try:
         return required_conditional(curve, depth, accept_length)

@@ -75,7 +75,7 @@ def brought_commands(name: str = "") -> dict[str, click.Command]:
     The metadata of what is installed is read only for a name that the table lacks, and for the help.
     One that cannot be loaded becomes a command that says why, so that the others still work.
     """
-    from importlib.metadata import entry_points  # noqa: PLC0415 - predict starts without it
+    from importlib.metadata import entry_points
 
     found = (
         entry_points(group=ENTRY_POINTS, name=name) if name else entry_points(group=ENTRY_POINTS)
@@ -143,7 +143,7 @@ class CommandTable(click.Group):
         info_name: str | None,
         args: list[str],
         parent: click.Context | None = None,
-        **extra: Any,  # noqa: ANN401 - settings of the context, passed on
+        **extra: Any,
     ) -> click.Context:
         """Read the arguments; a reader of the help that goes away is no error."""
         try:
@@ -152,7 +152,7 @@ class CommandTable(click.Group):
             discard(sys.stdout)
             raise click.exceptions.Exit(0) from None
 
-    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what a command returns
+    def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a reader of its output that goes away is no error."""
         try:
             return super().invoke(ctx)
@@ -170,8 +170,8 @@ class CommandTable(click.Group):
         prog_name: str | None = None,
         complete_var: str | None = None,
         standalone_mode: bool = True,
-        **extra: Any,  # noqa: ANN401 - settings of the context, passed on
-    ) -> Any:  # noqa: ANN401 - what a command returns
+        **extra: Any,
+    ) -> Any:
         """Run the command line; the one place where an error becomes one plain line."""
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
@@ -235,4 +235,4 @@ def main() -> None:
     \b
     specmodel fit bench.csv
     specmodel predict --accept 2.75
-    """  # noqa: D301 - click wants the backspace itself
+    """

@@ -114,7 +114,7 @@ def _public_cost(
     public: Calibration, calibration: Calibration, configuration: Configuration
 ) -> Estimate:
     """Round cost of public systems at a configuration, experts as in the calibrated system."""
-    from dataclasses import replace  # noqa: PLC0415 - the only place
+    from dataclasses import replace
 
     prior = replace(
         public,

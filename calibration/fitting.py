@@ -335,7 +335,7 @@ def _calibration(
     informed = [one.name for one in calibration.constants if one.learned >= PRIOR_DOMINATED]
     if not profile or not informed:
         return calibration
-    from calibration.profile import profile_intervals  # noqa: PLC0415 - iminuit is slow to load
+    from calibration.profile import profile_intervals
 
     intervals = profile_intervals(usable.rows, usable.log_speedup, belief, fitted, informed)
     return replace(

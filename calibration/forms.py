@@ -114,7 +114,7 @@ def form_of(calibration: Calibration, changes: "Sequence[tuple[str, str]]") -> F
     """
     if not changes:
         return RelativeForm(calibration)
-    from calibration.physical.rig_prediction import changed_rig  # noqa: PLC0415 - on demand
+    from calibration.physical.rig_prediction import changed_rig
 
     return RigForm(calibration, changed_rig(calibration, changes))
 
@@ -139,13 +139,13 @@ def form_over_batches(calibration: Calibration, changes: "Sequence[tuple[str, st
     UsageError
         If neither form knows it.
     """
-    from calibration.relative_times import batch_curve, needs_batches  # noqa: PLC0415 - on demand
+    from calibration.relative_times import batch_curve, needs_batches
 
     if changes or batch_curve(calibration) is not None:
         return form_of(calibration, changes)
     if calibration.physical is None:
         raise needs_batches(calibration)
-    from calibration.physical.rig_prediction import changed_rig  # noqa: PLC0415 - on demand
+    from calibration.physical.rig_prediction import changed_rig
 
     return RigForm(calibration, changed_rig(calibration, ()))
 
@@ -183,9 +183,9 @@ class RelativeForm:
 
     def choose_depth(self, questions: list[Question], found: AcceptLengths) -> "DepthChoice":
         """Return the best of the depths and of no speculation."""
-        import numpy as np  # noqa: PLC0415 - its random numbers are slow to load
+        import numpy as np
 
-        from specmodel.optimum import choose_depth  # noqa: PLC0415 - loads on demand
+        from specmodel.optimum import choose_depth
 
         first = questions[0]
         nothing = Question(
@@ -216,7 +216,7 @@ class RelativeForm:
         rng: "np.random.Generator",
     ) -> "ServerTimes":
         """Return steps and rounds of a server at every batch, from its own baselines."""
-        from calibration.relative_times import relative_server_times  # noqa: PLC0415 - on demand
+        from calibration.relative_times import relative_server_times
 
         return relative_server_times(self.calibration, question, asked, accept_length, rng)
 
@@ -262,7 +262,7 @@ class RigForm:
 
     def at_loads(self, asked: AskedConfiguration) -> AskedConfiguration:
         """Return what was asked, with loads among the changes filled in."""
-        from calibration.physical.rig_prediction import (  # noqa: PLC0415 - on demand
+        from calibration.physical.rig_prediction import (
             with_load_changes,
         )
 
@@ -270,7 +270,7 @@ class RigForm:
 
     def predict(self, questions: list[Question]) -> tuple[Prediction, ...]:
         """Return predictions on the changed rig."""
-        from calibration.physical.rig_prediction import (  # noqa: PLC0415 - on demand
+        from calibration.physical.rig_prediction import (
             rig_predictions,
         )
 
@@ -279,7 +279,7 @@ class RigForm:
     def notes_on(self, prediction: Prediction, *, accept_known: bool) -> tuple[Note, ...]:
         """Return what to know of measured draft passes; the relative form's remarks are not meant."""
         del accept_known
-        from calibration.physical.rig_prediction import draft_remarks  # noqa: PLC0415 - on demand
+        from calibration.physical.rig_prediction import draft_remarks
 
         remarks = draft_remarks(self._rig, prediction.question)
         return tuple(Note("drafter_record", remark) for remark in remarks)
@@ -292,10 +292,10 @@ class RigForm:
 
     def choose_depth(self, questions: list[Question], found: AcceptLengths) -> "DepthChoice":
         """Return the best of the depths and of no speculation."""
-        import numpy as np  # noqa: PLC0415 - its random numbers are slow to load
+        import numpy as np
 
-        from calibration.physical.rig_draws import speedup_draws  # noqa: PLC0415 - on demand
-        from specmodel.optimum import choose_among  # noqa: PLC0415 - loads on demand
+        from calibration.physical.rig_draws import speedup_draws
+        from specmodel.optimum import choose_among
 
         rng = np.random.default_rng(_SEED)
         steps = _depths(questions)
@@ -314,13 +314,13 @@ class RigForm:
         rng: "np.random.Generator",
     ) -> "ServerTimes":
         """Return steps and rounds of a server at every batch that the memory of its rig holds."""
-        from calibration.physical.rig_server import rig_server_times  # noqa: PLC0415 - on demand
+        from calibration.physical.rig_server import rig_server_times
 
         return rig_server_times(self._rig, question, asked, accept_length, rng)
 
     def rig_answer(self, changed: Prediction, base: Question | None) -> RigAnswer | None:
         """Return what the changes do, over the rig as it is where a question asks for that."""
-        from calibration.physical.rig_prediction import (  # noqa: PLC0415 - on demand
+        from calibration.physical.rig_prediction import (
             rig_predictions,
             speedup_ratio,
         )

@@ -110,7 +110,7 @@ def load_checkpoint(
 def _mapped(entries: Iterable[tuple[str, TensorEntry]]) -> dict[str, torch.Tensor]:
     """Tensors mapped from their files, by the names that are given."""
     require_extra("safetensors", what="a checkpoint")
-    from safetensors import SafetensorError, safe_open  # noqa: PLC0415 - after the check above
+    from safetensors import SafetensorError, safe_open
 
     by_file: dict[Path, list[tuple[str, TensorEntry]]] = {}
     for name, entry in entries:

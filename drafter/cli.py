@@ -49,7 +49,7 @@ class DrafterCommands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
-    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what a command returns
+    def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a package of the extra that is missing becomes one line."""
         try:
             return super().invoke(ctx)
@@ -68,4 +68,4 @@ def command() -> None:
     \b
     specmodel drafter inspect path/to/checkpoint
     specmodel drafter floor --gpu H100
-    """  # noqa: D301 - click wants the backspace itself
+    """

@@ -302,7 +302,7 @@ def _spec(
     *,
     target_hidden_size: int | None,
     draft_vocab_size: int | None,
-    **switches: Any,  # noqa: ANN401 - fields of the spec, checked by it
+    **switches: Any,
 ) -> DraftSpec:
     """The layer's widths with what the rest of the file says."""
     return DraftSpec(

@@ -34,8 +34,8 @@ def check(*, model: str | None = None, dtype: str = "bfloat16") -> dict[str, Any
     >>> check.__name__
     'check'
     """
-    from drafter.checks import checks  # noqa: PLC0415 - torch and triton, on demand
-    from drafter.torch_extra import torch  # noqa: PLC0415 - as above
+    from drafter.checks import checks
+    from drafter.torch_extra import torch
 
     rows = []
     for result in checks(model, dtype=dtype, device=torch.device("cpu")):
@@ -67,14 +67,14 @@ def time(*, output: str) -> dict[str, Any]:
     >>> time.__name__
     'time'
     """
-    from drafter.model_to_run import ModelToRun  # noqa: PLC0415 - torch and triton, on demand
-    from drafter.random_weights import random_weights  # noqa: PLC0415 - as above
-    from drafter.reference.example import example_spec  # noqa: PLC0415 - as above
-    from drafter.timing.dry_stopwatch import DryStopwatch  # noqa: PLC0415 - as above
-    from drafter.timing.grid import DRY_GRID  # noqa: PLC0415 - as above
-    from drafter.timing.measuring import measured_record  # noqa: PLC0415 - as above
-    from drafter.torch_extra import torch  # noqa: PLC0415 - as above
-    from specmodel.measurement import save_record  # noqa: PLC0415 - as above
+    from drafter.model_to_run import ModelToRun
+    from drafter.random_weights import random_weights
+    from drafter.reference.example import example_spec
+    from drafter.timing.dry_stopwatch import DryStopwatch
+    from drafter.timing.grid import DRY_GRID
+    from drafter.timing.measuring import measured_record
+    from drafter.torch_extra import torch
+    from specmodel.measurement import save_record
 
     spec = example_spec()
     model = ModelToRun(

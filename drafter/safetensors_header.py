@@ -132,7 +132,7 @@ def _header_text(file: BinaryIO, size: int, path: Path) -> bytes:
     return file.read(length)
 
 
-def _entry(path: Path, name: str, stated: Any, first: int) -> TensorEntry:  # noqa: ANN401 - JSON
+def _entry(path: Path, name: str, stated: Any, first: int) -> TensorEntry:
     """One tensor of the header, checked against itself."""
     where = f"tensor {name[:_SHOWN]}"
     values = stated if isinstance(stated, dict) else {}
@@ -160,7 +160,7 @@ def _entry(path: Path, name: str, stated: Any, first: int) -> TensorEntry:  # no
     )
 
 
-def _counts(value: Any) -> TypeGuard[list[int]]:  # noqa: ANN401 - JSON
+def _counts(value: Any) -> TypeGuard[list[int]]:
     """Whether a value is a list of whole numbers that are not negative."""
     return isinstance(value, list) and all(
         isinstance(each, int) and not isinstance(each, bool) and 0 <= each < 2**63 for each in value

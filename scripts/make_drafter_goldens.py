@@ -113,7 +113,7 @@ def variants() -> list[Variant]:
     ]
 
 
-def draft_model(variant: Variant) -> Any:  # noqa: ANN401 - a class of speculators, which has no types
+def draft_model(variant: Variant) -> Any:
     """Draft model of the variant with unfilled parameters."""
     layer_config = {"llama": LlamaConfig, "qwen3": Qwen3Config}[variant.model_type](
         hidden_size=HIDDEN,

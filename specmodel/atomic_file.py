@@ -91,7 +91,7 @@ def write_bytes_atomically(path: Path | str, data: bytes) -> None:
 
 def _replace(target: Path, data: bytes) -> None:
     """Put the data in place of a file, or leave everything as it was."""
-    import secrets  # noqa: PLC0415 - only writing needs it, and it is slow to load
+    import secrets
 
     temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
     mode = target.stat().st_mode & 0o777 if target.exists() else None

@@ -287,14 +287,14 @@ class Calibration:
 
     def save(self, path: Path | str) -> None:
         """Write the calibration file; see `specmodel.calibration_file.save_calibration`."""
-        from specmodel.calibration_file import save_calibration  # noqa: PLC0415 - it stands above
+        from specmodel.calibration_file import save_calibration
 
         save_calibration(self, path)
 
     @classmethod
     def load(cls, path: Path | str) -> "Calibration":
         """Read a calibration file; see `specmodel.calibration_file.load_calibration`."""
-        from specmodel.calibration_file import load_calibration  # noqa: PLC0415 - it stands above
+        from specmodel.calibration_file import load_calibration
 
         return load_calibration(path)
 
@@ -341,8 +341,8 @@ class Calibration:
         >>> answer.output_tokens_per_s.low < 90.0 * answer.speedup.median
         True
         """
-        from specmodel.prediction import predict  # noqa: PLC0415 - it stands above
-        from specmodel.question import AcceptLength, Question  # noqa: PLC0415 - as above
+        from specmodel.prediction import predict
+        from specmodel.question import AcceptLength, Question
 
         asked = Configuration(**configuration)
         if not configuration and len(self.configurations) == 1:

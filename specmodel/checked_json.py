@@ -167,7 +167,7 @@ def checksum(record: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _content(path: Path | str, kind: JsonKind) -> Any:  # noqa: ANN401 - whatever a file holds
+def _content(path: Path | str, kind: JsonKind) -> Any:
     """What a file holds, or one line on why it cannot be read."""
     try:
         text = Path(path).read_text(encoding="utf-8")

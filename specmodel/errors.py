@@ -106,7 +106,7 @@ class FitError(SpecModelError, RuntimeError):
         The best so far, which is not trusted.
     """
 
-    def __init__(self, reason: str, result: Any = None) -> None:  # noqa: ANN401 - any result
+    def __init__(self, reason: str, result: Any = None) -> None:
         self.reason, self.result = reason, result
         super().__init__(reason)
 

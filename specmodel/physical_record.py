@@ -120,13 +120,13 @@ def _rounded(values: Array) -> list[float]:
     return [float(f"{value:.{_DIGITS}g}") for value in values]
 
 
-def _texts(values: Any) -> tuple[str, ...]:  # noqa: ANN401 - JSON
+def _texts(values: Any) -> tuple[str, ...]:
     """A list of texts."""
     if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
         raise TypeError("notes must be a list of texts")
     return tuple(values)
 
 
-def _array(values: Any) -> Array:  # noqa: ANN401 - JSON
+def _array(values: Any) -> Array:
     """Numbers as an array."""
     return np.array(values, dtype=np.float64)

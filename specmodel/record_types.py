@@ -51,7 +51,7 @@ def check_types(kind: type, values: Mapping[str, Any]) -> None:
             raise ParameterError(name, repr(value)[:40], f"of type {_words(hints[name])}")
 
 
-def _is_of(value: Any, hint: Any) -> bool:  # noqa: ANN401 - JSON, and any type
+def _is_of(value: Any, hint: Any) -> bool:
     """Whether a value is of a type."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in {Union, UnionType}:
@@ -68,7 +68,7 @@ def _is_of(value: Any, hint: Any) -> bool:  # noqa: ANN401 - JSON, and any type
     return origin is None and isinstance(value, hint)
 
 
-def _words(hint: Any) -> str:  # noqa: ANN401 - any type
+def _words(hint: Any) -> str:
     """A type for a person to read."""
     if get_origin(hint) in {Union, UnionType}:
         return " or ".join(_words(each) for each in get_args(hint))

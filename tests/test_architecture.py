@@ -15,7 +15,6 @@ SCRIPTS = sorted(
     path for folder in ("scripts", "examples") for path in (ROOT / folder).glob("*.py")
 )
 
-LONGEST_FILE_LINES = 450
 GPU_STACK = {"torch", "triton", "safetensors"}
 HEAVY = (*GPU_STACK, "pandas", "scipy", "matplotlib", "click", "rich", "iminuit", "drafter")
 HEAVY_FOR_THE_COMMAND_LINE = (*GPU_STACK, "pandas", "scipy", "matplotlib", "iminuit", "rich")
@@ -180,11 +179,6 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
     named = [path for path in SOURCES + SCRIPTS if path.stem in VAGUE_NAMES]
     named += [path for path in SOURCES if VAGUE_NAMES & set(path.relative_to(ROOT).parts)]
     assert named == []
-
-
-def test_no_file_grows_past_one_concept() -> None:
-    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
-    assert {path: lines for path, lines in lengths.items() if lines > LONGEST_FILE_LINES} == {}
 
 
 def test_letters_that_the_literature_swaps_are_never_names() -> None:

@@ -62,16 +62,16 @@ def fit_command(
     \b
     specmodel allreduce fit all_reduce.txt --tokens-bytes 14336
     specmodel allreduce fit oneshot.csv --ranks 4 --plot allreduce.png
-    """  # noqa: D301 - click wants the backspace itself
+    """
     if not logs:
         raise UsageError("the output of all_reduce_perf", "nothing to read")
     check_outputs([output, plot], list(logs))
-    from calibration.allreduce.allreduce_file import (  # noqa: PLC0415 - scipy loads on demand
+    from calibration.allreduce.allreduce_file import (
         all_reduce_json,
         save_all_reduces,
     )
-    from calibration.allreduce.measuring import measure_all_reduces  # noqa: PLC0415 - as above
-    from calibration.report.allreduce_text import (  # noqa: PLC0415 - as above
+    from calibration.allreduce.measuring import measure_all_reduces
+    from calibration.report.allreduce_text import (
         all_reduces_text,
         tokens_beyond,
     )
@@ -87,7 +87,7 @@ def fit_command(
         click.echo(wrapped(note, first="Note: ", indent=6), err=True)
     click.echo(f"Written: {output}", err=True)
     if plot is not None:
-        from calibration.plots.allreduce_plot import (  # noqa: PLC0415 - matplotlib is slow to load
+        from calibration.plots.allreduce_plot import (
             plot_all_reduces,
         )
 

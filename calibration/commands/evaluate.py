@@ -46,9 +46,9 @@ def command(
     The error is the relative error of the speed-up. Priors leave out every system of the same target
     model. Beside the model: one constant round cost, and the textbook formula.
     """
-    from calibration.evaluation import evaluate, nothing_to_evaluate  # noqa: PLC0415 - pandas loads on demand
-    from calibration.evaluation_data import systems_to_evaluate  # noqa: PLC0415 - as above
-    from calibration.report.evaluation import (  # noqa: PLC0415 - as above
+    from calibration.evaluation import evaluate, nothing_to_evaluate
+    from calibration.evaluation_data import systems_to_evaluate
+    from calibration.report.evaluation import (
         evaluation_json,
         print_evaluation,
         progress_bar,

@@ -40,7 +40,7 @@ def command(
     force: bool,
     plot: Path | None,
     as_json: bool,
-    **rig: Any,  # noqa: ANN401 - as `rig_options` declares them
+    **rig: Any,
 ) -> None:
     """Fit the constants of one system from benchmark points, and write calibration.json.
 
@@ -52,16 +52,16 @@ def command(
     specmodel fit server.log baseline.log
     specmodel fit --data specbundle-llama31-8b -o llama.json --plot llama.png
     specmodel fit bench.csv --model Qwen3-8B --gpu H100 --explain
-    """  # noqa: D301 - click wants the backspace itself
+    """
     if bench and name:
         raise UsageError("one of them", "BENCH and --data both name points")
     if not bench and not name:
         raise UsageError("a file or --data NAME", "nothing to fit")
     if str(output) == "-":
         raise UsageError("the name of a file", "standard output has the report, so -o cannot be -")
-    from calibration.fit_summary import fit_summary  # noqa: PLC0415 - pandas loads on demand
-    from calibration.packaged import packaged_table  # noqa: PLC0415 - as above
-    from calibration.report.layout import wrapped  # noqa: PLC0415 - as above
+    from calibration.fit_summary import fit_summary
+    from calibration.packaged import packaged_table
+    from calibration.report.layout import wrapped
 
     table = packaged_table(name) if name else None
     check_outputs([output, plot], [*bench, table.path if table else None])
@@ -76,17 +76,17 @@ def command(
         )
     summary.calibration.save(output)
     if as_json:
-        from calibration.report.fit_json import fit_json  # noqa: PLC0415 - as above
+        from calibration.report.fit_json import fit_json
 
         click.echo(json.dumps(fit_json(summary, str(output)), indent=1, allow_nan=False))
     else:
-        from calibration.report.fit_text import fit_text  # noqa: PLC0415 - as above
+        from calibration.report.fit_text import fit_text
 
         click.echo(fit_text(summary, str(output), explained=explain))
     for note in summary.notes:
         click.echo(wrapped(note.message, first="Warning: ", indent=9), err=True)
     if plot is not None:
-        from calibration.plots import plot_fit  # noqa: PLC0415 - matplotlib is slow to load
+        from calibration.plots import plot_fit
 
         plot_fit(summary.calibration, summary.rows, plot)
         click.echo(f"Drawn: {plot}", err=True)

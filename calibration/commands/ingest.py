@@ -35,13 +35,13 @@ def command(*, files: tuple[Path, ...], output: Path | None, explain: bool, as_j
     \b
     specmodel ingest server.log baseline.log -o bench.csv
     specmodel ingest results/ --explain
-    """  # noqa: D301 - click wants the backspace itself
+    """
     if not files:
         raise UsageError("a file or a folder", "nothing to read")
     check_outputs([output], files)
-    from calibration.ingestion import first_error, ingest  # noqa: PLC0415 - pandas loads on demand
-    from calibration.points import write_points  # noqa: PLC0415 - as above
-    from calibration.report.layout import wrapped  # noqa: PLC0415 - as above
+    from calibration.ingestion import first_error, ingest
+    from calibration.points import write_points
+    from calibration.report.layout import wrapped
 
     with progress_of(files) as progress:
         found = ingest(files, progress=progress)
@@ -50,11 +50,11 @@ def command(*, files: tuple[Path, ...], output: Path | None, explain: bool, as_j
         write_points(found.points, output)
         written = str(output)
     if as_json:
-        from calibration.report.ingest_json import ingest_json  # noqa: PLC0415 - as above
+        from calibration.report.ingest_json import ingest_json
 
         click.echo(json.dumps(ingest_json(found, written), indent=1, allow_nan=False))
     elif found.usable:
-        from calibration.report.ingest_text import ingest_text  # noqa: PLC0415 - as above
+        from calibration.report.ingest_text import ingest_text
 
         click.echo(ingest_text(found, written, explain=explain))
     error = first_error(found)

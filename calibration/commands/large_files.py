@@ -26,7 +26,7 @@ def progress_of(paths: Sequence[Path]) -> Iterator[Callable[[int], None] | None]
     if not any(_is_large(path) for path in paths):
         yield None
         return
-    from calibration.report.reading_progress import reading_progress  # noqa: PLC0415 - rich is slow to load
+    from calibration.report.reading_progress import reading_progress
 
     with reading_progress(paths) as tell:
         yield tell

@@ -142,7 +142,7 @@ _MOST_TOKENS = int(BOUNDS["num_draft_tokens"].most)
 )
 @click.option("--plot", metavar="FILE", callback=picture, help="Draw tokens/s by accept length.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
-def command(  # noqa: PLR0917 - click passes by name
+def command(
     accept: float | None,
     full: tuple[float, ...] | None,
     conditional: tuple[float, ...] | None,
@@ -182,7 +182,7 @@ def command(  # noqa: PLR0917 - click passes by name
     specmodel predict --target-speedup 1.3
     specmodel predict --accept 2.75 --set interconnect=nvlink4 --set batch_size=8
     specmodel predict --accept 2.75 --arrival-rate 4 --output-tokens 512
-    """  # noqa: D301 - click wants the backspace itself
+    """
     _check_usage(click.get_current_context())
     configuration = AskedConfiguration(
         num_steps=depth,
@@ -229,17 +229,17 @@ def command(  # noqa: PLR0917 - click passes by name
     except ParameterError as error:  # all that can be out of range here was given by option
         raise click.UsageError(str(error)) from None
     if as_json:
-        from calibration.report.prediction_json import prediction_json  # noqa: PLC0415 - on demand
+        from calibration.report.prediction_json import prediction_json
 
         click.echo(json.dumps(prediction_json(found), indent=1, allow_nan=False))
     else:
-        from calibration.report.prediction_text import prediction_text  # noqa: PLC0415 - on demand
+        from calibration.report.prediction_text import prediction_text
 
         click.echo(prediction_text(found))
     for message in note_lines(found):
         click.echo(wrapped(message, first="Note: ", indent=6), err=True)
     if plot is not None:
-        from calibration.plots import plot_prediction  # noqa: PLC0415 - matplotlib is slow to load
+        from calibration.plots import plot_prediction
 
         predictions = [one.prediction for one in found.depths]
         plot_prediction(
@@ -299,8 +299,8 @@ def _predict_arrival(
     calibration: Calibration, arrival: AskedArrival, asked: Asked, *, source: str, as_json: bool
 ) -> None:
     """Answer for a server at an arrival rate."""
-    from calibration.arrival_answer import arrival_answer  # noqa: PLC0415 - on demand
-    from calibration.report.arrival_report import arrival_json, arrival_text  # noqa: PLC0415
+    from calibration.arrival_answer import arrival_answer
+    from calibration.report.arrival_report import arrival_json, arrival_text
 
     found = arrival_answer(calibration, arrival, asked, source=source)
     if as_json:
@@ -314,7 +314,7 @@ def _predict_arrival(
 def _asked_accept_length(log: Path | None, asked: AskedAcceptLength) -> AskedAcceptLength | None:
     """The acceptance of the options, or of a log; None where neither is given."""
     if log is not None:
-        from calibration.training.asked_by_log import asked_by_log  # noqa: PLC0415 - on demand
+        from calibration.training.asked_by_log import asked_by_log
 
         return asked_by_log(log, asked)
     known = (asked.accept_length, asked.full_accuracy, asked.conditional_accuracy)
@@ -323,8 +323,8 @@ def _asked_accept_length(log: Path | None, asked: AskedAcceptLength) -> AskedAcc
 
 def _predict_points(calibration: Calibration, path: Path, *, source: str, as_json: bool) -> None:
     """Predict every row of a file."""
-    from calibration.points_prediction import predict_points  # noqa: PLC0415 - pandas on demand
-    from calibration.report.points_prediction import (  # noqa: PLC0415 - as above
+    from calibration.points_prediction import predict_points
+    from calibration.report.points_prediction import (
         points_prediction_csv,
         points_prediction_json,
     )

@@ -93,7 +93,7 @@ def asked_rig(
     FormatError
         If the measured all-reduces cannot be read, or are of another number of GPUs.
     """
-    from calibration.physical.rig_of_points import AskedRig  # noqa: PLC0415 - on demand
+    from calibration.physical.rig_of_points import AskedRig
 
     return AskedRig(
         model=model,
@@ -112,8 +112,8 @@ def _draft_choice(kind: str | None, drafter: Path | None) -> "DraftChoice | None
     """What the options say of the draft model; None where they say nothing."""
     if kind is None and drafter is None:
         return None
-    from calibration.physical.draft_choice import DraftChoice  # noqa: PLC0415 - on demand
-    from calibration.physical.measured_draft import read_measured_draft  # noqa: PLC0415 - as above
+    from calibration.physical.draft_choice import DraftChoice
+    from calibration.physical.measured_draft import read_measured_draft
 
     # a record is of one GPU, so the draft model is whole on each
     return DraftChoice(
@@ -131,8 +131,8 @@ def measured_curves(path: Path, num_gpus: int | None) -> "tuple[tuple[int, AllRe
     FormatError
         If the file cannot be read, or has no curve of so many GPUs.
     """
-    from calibration.allreduce.allreduce_file import load_all_reduces  # noqa: PLC0415 - scipy
-    from specmodel.errors import FormatError  # noqa: PLC0415 - as above
+    from calibration.allreduce.allreduce_file import load_all_reduces
+    from specmodel.errors import FormatError
 
     found = tuple((one.fit.num_ranks, one.fit.curve) for one in load_all_reduces(path))
     ranks = sorted({count for count, _ in found})

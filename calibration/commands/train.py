@@ -128,14 +128,14 @@ def command(
     \b
     specmodel train train.log --bench bench.csv
     specmodel train train.log --until 7500 --target 1.3 --plot run.png
-    """  # noqa: D301 - click wants the backspace itself
+    """
     if not logs:
         raise UsageError("the log of a run", "nothing to read")
     if bench and calibration is not None:
         raise UsageError("one of them", "--calibration and --bench both name a system")
     check_outputs([plot], [*logs, *bench, calibration])
     _check_family(family)
-    from calibration.training.assessment import TrainingQuestion  # noqa: PLC0415 - on demand
+    from calibration.training.assessment import TrainingQuestion
 
     known, source = _system(calibration, bench)
     question = TrainingQuestion(
@@ -165,7 +165,7 @@ def command(
 
 def _transfer(pairs: tuple[tuple[float, float], ...]) -> "TransferFactor":
     """What pairs of logged and served accept lengths say of the transfer."""
-    from calibration.training.served_transfer import transfer_of_pairs  # noqa: PLC0415 - on demand
+    from calibration.training.served_transfer import transfer_of_pairs
 
     try:
         return transfer_of_pairs(pairs)
@@ -178,7 +178,7 @@ def _transfer(pairs: tuple[tuple[float, float], ...]) -> "TransferFactor":
 
 def _check_family(family: str | None) -> None:
     """Refuse the name of a trainer that is not known."""
-    from calibration.training.family_facts import FAMILIES  # noqa: PLC0415 - on demand
+    from calibration.training.family_facts import FAMILIES
 
     if family is not None and family not in FAMILIES:
         raise UsageError(f"one of {', '.join(FAMILIES)}", f"--format {family} is no known trainer")
@@ -188,7 +188,7 @@ def _system(calibration: Path | None, bench: tuple[Path, ...]) -> tuple["Calibra
     """The system that will serve, and where it is from."""
     if not bench:
         return chosen_calibration(calibration)
-    from calibration.fitting import fit  # noqa: PLC0415 - pandas loads on demand
+    from calibration.fitting import fit
 
     with progress_of(bench):
         return fit(list(bench)), ", ".join(path.name for path in bench)
@@ -205,7 +205,7 @@ def _logs(
     if watch_s is None:
         yield _read(paths, family, correct_alias=correct_alias, as_json=as_json)
         return
-    from calibration.training.watching import watched_logs  # noqa: PLC0415 - on demand
+    from calibration.training.watching import watched_logs
 
     yield from watched_logs(paths, family=family, correct_alias=correct_alias, every_s=watch_s)
 
@@ -214,9 +214,9 @@ def _read(
     paths: tuple[Path, ...], family: str | None, *, correct_alias: bool, as_json: bool
 ) -> "TrainingLog":
     """The log of a run; with --json a refused one is said on standard output as well."""
-    from calibration.report.train_json import refused_json  # noqa: PLC0415 - on demand
-    from calibration.training.reading import read_training_log  # noqa: PLC0415 - as above
-    from calibration.training.training_log import TrainingLogError  # noqa: PLC0415 - as above
+    from calibration.report.train_json import refused_json
+    from calibration.training.reading import read_training_log
+    from calibration.training.training_log import TrainingLogError
 
     try:
         with progress_of(paths) as progress:
@@ -240,7 +240,7 @@ def _report(
     indent: int | None,
 ) -> None:
     """Assess a log and print it."""
-    from calibration.training.assessment import assess  # noqa: PLC0415 - on demand
+    from calibration.training.assessment import assess
 
     try:
         found = assess(log, calibration, question)
@@ -251,11 +251,11 @@ def _report(
             f"--response-tokens must be {error.allowed}, got {error.value}"
         ) from None
     if as_json:
-        from calibration.report.train_json import train_json  # noqa: PLC0415 - on demand
+        from calibration.report.train_json import train_json
 
         click.echo(json.dumps(train_json(found, source), indent=indent, allow_nan=False))
     else:
-        from calibration.report.train_text import train_text  # noqa: PLC0415 - on demand
+        from calibration.report.train_text import train_text
 
         click.echo(train_text(found, source))
     for note in _notes(found):
@@ -263,7 +263,7 @@ def _report(
     if plot is not None and found.decision is None:
         click.echo(f"Note: {plot} was not drawn: nothing is known of serving", err=True)
     elif plot is not None:
-        from calibration.plots import plot_training  # noqa: PLC0415 - matplotlib is slow to load
+        from calibration.plots import plot_training
 
         plot_training(found, plot)
         click.echo(f"Drawn: {plot}", err=True)
@@ -271,7 +271,7 @@ def _report(
 
 def _notes(found: "Assessment") -> list[str]:
     """What to know beside the answer."""
-    from calibration.report.train_text import log_notes  # noqa: PLC0415 - on demand
+    from calibration.report.train_text import log_notes
 
     decided = () if found.decision is None else found.decision.notes
     return [*log_notes(found), *(note.message for note in decided)]

@@ -71,7 +71,7 @@ def command(
     accept: float | None,
     changes: tuple[tuple[str, str], ...],
     as_json: bool,
-    **rig: Any,  # noqa: ANN401 - as `rig_options` declares them
+    **rig: Any,
 ) -> None:
     """Price a rig, and what a change of it does to the speed-up, largest effect first.
 
@@ -84,7 +84,7 @@ def command(
     specmodel whatif --model QwQ-32B --gpu H100 --depth 3 --accept 2.5
     specmodel whatif --model Kimi-K2.6 --gpu "RTX PRO 6000 Server" --num-gpus 8 \\
       --interconnect pcie5 --depth 3 --accept 2.5 --set interconnect=nvlink5
-    """  # noqa: D301 - click wants the backspace itself
+    """
     asked = AskedConfiguration(
         num_steps=None if depth is None else (depth,),
         topk=topk,
@@ -95,7 +95,7 @@ def command(
     named = any(value for value in rig.values())
     if named and calibration is not None:
         raise UsageError("one of them", "--calibration and --model both say what the rig is")
-    from calibration.physical.whatif import what_if  # noqa: PLC0415 - on demand
+    from calibration.physical.whatif import what_if
 
     try:
         if named:
@@ -106,21 +106,21 @@ def command(
     except ParameterError as error:  # all that can be out of range here was given by option
         raise click.UsageError(str(error)) from None
     if as_json:
-        from calibration.report.whatif_json import what_if_json  # noqa: PLC0415 - on demand
+        from calibration.report.whatif_json import what_if_json
 
         click.echo(json.dumps(what_if_json(found), indent=1, allow_nan=False))
     else:
-        from calibration.report.whatif_text import what_if_text  # noqa: PLC0415 - on demand
+        from calibration.report.whatif_text import what_if_text
 
         click.echo(what_if_text(found))
 
 
 def _named(rig: dict[str, Any], asked: AskedConfiguration, accept: float | None) -> "Scenario":
     """A rig from names, at the load that was asked for."""
-    from calibration.model_config import named_model  # noqa: PLC0415 - as above
-    from calibration.physical.assumed_rig import card_link, edition_of  # noqa: PLC0415 - as above
-    from calibration.physical.draft_choice import DraftChoice  # noqa: PLC0415 - on demand
-    from calibration.physical.scenario import KV_BYTES, Scenario  # noqa: PLC0415 - as above
+    from calibration.model_config import named_model
+    from calibration.physical.assumed_rig import card_link, edition_of
+    from calibration.physical.draft_choice import DraftChoice
+    from calibration.physical.scenario import KV_BYTES, Scenario
 
     given = asked_rig(**rig)
     for option, value in (
@@ -157,7 +157,7 @@ def _calibrated(
     path: Path | None, asked: AskedConfiguration, accept: float | None
 ) -> "tuple[Scenario, PhysicalFit]":
     """The rig of a calibration at one of its configurations, with its fit."""
-    from calibration.physical.rig_prediction import calibrated_scenario  # noqa: PLC0415 - on demand
+    from calibration.physical.rig_prediction import calibrated_scenario
 
     known, _ = chosen_calibration(path)
     if not known.num_points:

@@ -79,7 +79,7 @@ def json_keys(head: str) -> frozenset[str]:
     return frozenset(_KEY.findall(head))
 
 
-def json_value(source: SourceText, *, code: str = BAD_JSON) -> Any:  # noqa: ANN401 - any JSON
+def json_value(source: SourceText, *, code: str = BAD_JSON) -> Any:
     r"""Return the one JSON value that a file is.
 
     Parameters
@@ -214,7 +214,7 @@ def broken_json(source: SourceText, line: int, reason: str, *, code: str = BAD_J
     )
 
 
-def number_at(value: Any, *keys: str) -> float | None:  # noqa: ANN401 - any JSON
+def number_at(value: Any, *keys: str) -> float | None:
     """Return a finite number at a path of keys, None where there is none.
 
     A number written as text counts, ``true`` does not.
@@ -237,7 +237,7 @@ def number_at(value: Any, *keys: str) -> float | None:  # noqa: ANN401 - any JSO
     return float(found) if math.isfinite(found) else None
 
 
-def positive_at(value: Any, *keys: str) -> float | None:  # noqa: ANN401 - any JSON
+def positive_at(value: Any, *keys: str) -> float | None:
     """Return a finite number above zero at a path of keys, None where there is none.
 
     Examples
@@ -249,7 +249,7 @@ def positive_at(value: Any, *keys: str) -> float | None:  # noqa: ANN401 - any J
     return found if found is not None and found > 0 else None
 
 
-def text_at(value: Any, *keys: str) -> str | None:  # noqa: ANN401 - any JSON
+def text_at(value: Any, *keys: str) -> str | None:
     """Return a text at a path of keys, None where there is none or it is empty.
 
     Examples
@@ -261,7 +261,7 @@ def text_at(value: Any, *keys: str) -> str | None:  # noqa: ANN401 - any JSON
     return found.strip() or None if isinstance(found, str) else None
 
 
-def numbers_at(value: Any, *keys: str) -> tuple[float, ...] | None:  # noqa: ANN401 - any JSON
+def numbers_at(value: Any, *keys: str) -> tuple[float, ...] | None:
     """Return a list of finite numbers at a path of keys, None where there is none.
 
     Examples
@@ -278,7 +278,7 @@ def numbers_at(value: Any, *keys: str) -> tuple[float, ...] | None:  # noqa: ANN
     )
 
 
-def at(value: Any, *keys: str) -> Any:  # noqa: ANN401 - any JSON
+def at(value: Any, *keys: str) -> Any:
     """Return what stands at a path of keys, None where one is missing.
 
     Examples
@@ -301,7 +301,7 @@ def _whole(digits: str) -> int | float:
 _DECODER = json.JSONDecoder(parse_int=_whole)
 
 
-def _loads(text: str) -> Any:  # noqa: ANN401 - any JSON
+def _loads(text: str) -> Any:
     """Return the value of a JSON text."""
     return _DECODER.decode(text.lstrip("\N{BYTE ORDER MARK}"))
 

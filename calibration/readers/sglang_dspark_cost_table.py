@@ -122,7 +122,7 @@ def table(source: SourceText) -> DsparkTable:
     return costs
 
 
-def _sampled(fields: Any, source: SourceText) -> DsparkTable | None:  # noqa: ANN401 - any JSON
+def _sampled(fields: Any, source: SourceText) -> DsparkTable | None:
     """Return the table of samples of one list of steps per second."""
     at, steps_per_s = (_list(fields, name, source) for name in _SAMPLED)
     if at is None or steps_per_s is None or not (at or steps_per_s):
@@ -135,7 +135,7 @@ def _sampled(fields: Any, source: SourceText) -> DsparkTable | None:  # noqa: AN
     )
 
 
-def _additive(fields: Any, source: SourceText) -> DsparkTable | None:  # noqa: ANN401 - any JSON
+def _additive(fields: Any, source: SourceText) -> DsparkTable | None:
     """Return the table that adds a part for requests and a part for tokens."""
     requests, alpha_s, rows, theta_s = (_list(fields, name, source) for name in _ADDITIVE)
     bias_s = number_at(fields, _BIAS)
@@ -148,7 +148,7 @@ def _additive(fields: Any, source: SourceText) -> DsparkTable | None:  # noqa: A
     )
 
 
-def _list(fields: Any, name: str, source: SourceText) -> tuple[float, ...] | None:  # noqa: ANN401
+def _list(fields: Any, name: str, source: SourceText) -> tuple[float, ...] | None:
     """Return a list of numbers, None where there is none."""
     values = fields.get(name) if isinstance(fields, dict) else None
     if not isinstance(values, list):

@@ -155,7 +155,7 @@ def training_state(text: str) -> dict[str, int] | None:
     return None if key_plans(tuple(values)) else _state(values)
 
 
-def _flat(value: Any, above: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - JSON
+def _flat(value: Any, above: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
     """Yield the numbers of JSON objects in objects, their keys joined by slashes."""
     if not isinstance(value, dict) or depth > _DEEPEST:
         return

@@ -36,13 +36,13 @@ def command(*, model: str | None, dtype: str, as_json: bool) -> None:
     \b
     specmodel drafter check
     specmodel drafter check path/to/checkpoint --dtype float16
-    """  # noqa: D301 - click wants the backspace itself
+    """
     require_extra("torch", "triton", what="specmodel drafter check")
-    from drafter.report.check_table import checks_json, checks_text  # noqa: PLC0415 - on demand
-    from drafter.torch_extra import torch  # noqa: PLC0415 - as above
+    from drafter.report.check_table import checks_json, checks_text
+    from drafter.torch_extra import torch
 
     if torch.cuda.is_available():
-        from drafter.checks import checks  # noqa: PLC0415 - as above
+        from drafter.checks import checks
 
         with device_errors("free some of it, or check a smaller model"):
             where = torch.cuda.get_device_name()
@@ -79,8 +79,8 @@ def _check_size(model: str | None) -> None:
     """Refuse what the interpreter would multiply for hours."""
     if model is None:
         return
-    from drafter.step_work import step_weights  # noqa: PLC0415 - on demand
-    from drafter.subject import named_subject  # noqa: PLC0415 - as above
+    from drafter.step_work import step_weights
+    from drafter.subject import named_subject
 
     parameters = step_weights(named_subject(model).spec).step
     if parameters > INTERPRETED_PARAMETERS:

@@ -69,11 +69,11 @@ def device_errors(hint: str) -> Iterator[None]:
     ...
     drafter.commands.device_errors.OutOfMemoryError: the device has ...: CUDA out of memory; free ...
     """
-    from drafter.timing.device_failures import (  # noqa: PLC0415 - torch, on demand
+    from drafter.timing.device_failures import (
         first_line,
         is_compiler_error,
     )
-    from drafter.torch_extra import torch  # noqa: PLC0415 - as above
+    from drafter.torch_extra import torch
 
     try:
         yield

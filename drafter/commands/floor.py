@@ -18,10 +18,10 @@ def command(*, gpus: tuple[Gpu, ...], context_tokens: int, batch_size: int, as_j
 
     \b
     specmodel drafter floor --gpu H100 --gpu B200 --context-tokens 32768
-    """  # noqa: D301 - click wants the backspace itself
-    from drafter.floors import step_floor  # noqa: PLC0415 - on demand
-    from drafter.public_shapes import public_shapes  # noqa: PLC0415 - as above
-    from drafter.report.floor_table import floors_json, floors_text  # noqa: PLC0415 - as above
+    """
+    from drafter.floors import step_floor
+    from drafter.public_shapes import public_shapes
+    from drafter.report.floor_table import floors_json, floors_text
 
     floors = {
         name: [

@@ -29,9 +29,9 @@ def command(
     \b
     specmodel drafter inspect EAGLE3-LLaMA3.1-Instruct-8B
     specmodel drafter inspect gpt-oss --gpu B200 --json
-    """  # noqa: D301 - click wants the backspace itself
-    from drafter.floors import step_floor  # noqa: PLC0415 - on demand
-    from drafter.report.inspection import (  # noqa: PLC0415 - as above
+    """
+    from drafter.floors import step_floor
+    from drafter.report.inspection import (
         inspection_json,
         inspection_text,
     )

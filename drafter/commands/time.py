@@ -119,9 +119,9 @@ def command(
     specmodel drafter time path/to/checkpoint -o drafter.json
     specmodel drafter time Llama-3.1-8B --grid full --most-s 600
     specmodel drafter time --dry -o dry.json
-    """  # noqa: D301 - click wants the backspace itself
+    """
     require_extra("torch", "triton", what="specmodel drafter time")
-    from drafter.report.record_table import record_json, record_text  # noqa: PLC0415 - on demand
+    from drafter.report.record_table import record_json, record_text
 
     require_folder(output)
     if dry:
@@ -135,7 +135,7 @@ def command(
     else:
         axes = {"batch_sizes": batch_sizes, "contexts": contexts, "topks": topks}
         chosen = {name: tuple(sorted(set(values))) for name, values in axes.items() if values}
-        from drafter.timing.refusals import MeasurementCutError  # noqa: PLC0415 - on demand
+        from drafter.timing.refusals import MeasurementCutError
 
         try:
             record = _measured(model, grid, chosen, dtype, target, most_s=most_s)
@@ -173,17 +173,17 @@ def _measured(
     most_s: float | None,
 ) -> DraftRecord:
     """The record of a model on the GPU of this machine."""
-    from drafter.subject import named_subject  # noqa: PLC0415 - on demand
-    from drafter.torch_extra import torch  # noqa: PLC0415 - as above
+    from drafter.subject import named_subject
+    from drafter.torch_extra import torch
 
     named_subject(model)  # what is no draft model is said even where there is no device
     if not torch.cuda.is_available():
         hint = "there is nothing to time; --dry rehearses on the CPU"
         raise ParameterError("device", "none", "a CUDA device", hint)
-    from drafter.model_to_run import model_to_run  # noqa: PLC0415 - as above
-    from drafter.timing.cuda_stopwatch import CudaStopwatch  # noqa: PLC0415 - as above
-    from drafter.timing.grid import GRIDS  # noqa: PLC0415 - as above
-    from drafter.timing.measuring import measured_record  # noqa: PLC0415 - as above
+    from drafter.model_to_run import model_to_run
+    from drafter.timing.cuda_stopwatch import CudaStopwatch
+    from drafter.timing.grid import GRIDS
+    from drafter.timing.measuring import measured_record
 
     device = torch.device("cuda", torch.cuda.current_device())
     stopwatch = CudaStopwatch(device)

@@ -50,10 +50,10 @@ def command(*, model: str, output: Path | None, tokens: tuple[int, ...]) -> None
     \b
     specmodel drafter tune Llama-3.1-8B
     specmodel drafter tune gpt-oss --tokens 1 -o launch.toml
-    """  # noqa: D301 - click wants the backspace itself
+    """
     require_extra("torch", "triton", what="specmodel drafter tune")
-    from drafter.subject import named_subject  # noqa: PLC0415 - on demand
-    from drafter.torch_extra import torch  # noqa: PLC0415 - as above
+    from drafter.subject import named_subject
+    from drafter.torch_extra import torch
 
     spec = named_subject(model).spec
     if output is not None:
@@ -61,9 +61,9 @@ def command(*, model: str, output: Path | None, tokens: tuple[int, ...]) -> None
     if not torch.cuda.is_available():
         hint = "there is nothing to tune without one"
         raise ParameterError("device", "none", "a CUDA device", hint)
-    from drafter.timing.cuda_stopwatch import CudaStopwatch  # noqa: PLC0415 - as above
-    from drafter.tuning import TOKENS  # noqa: PLC0415 - as above
-    from drafter.tuning_table import read_table, shipped_table  # noqa: PLC0415 - as above
+    from drafter.timing.cuda_stopwatch import CudaStopwatch
+    from drafter.tuning import TOKENS
+    from drafter.tuning_table import read_table, shipped_table
 
     path = output or shipped_table()
     old = read_table(path if path.exists() else shipped_table())
@@ -88,9 +88,9 @@ def _swept(
     spec: "DraftSpec", tokens: "Sequence[int]", stopwatch: "Stopwatch", device: "torch.device"
 ) -> "Iterator[Found]":
     """Best tiles of each row of the table, as they are found; what is refused is said."""
-    from drafter.timing.refusals import MeasurementRefusedError  # noqa: PLC0415 - on demand
-    from drafter.tuned_products import by_row, products  # noqa: PLC0415 - as above
-    from drafter.tuning import best_tiles  # noqa: PLC0415 - as above
+    from drafter.timing.refusals import MeasurementRefusedError
+    from drafter.tuned_products import by_row, products
+    from drafter.tuning import best_tiles
 
     for count in tokens:
         for row in by_row(products(spec)):
@@ -115,11 +115,11 @@ def _write(
     model: str,
 ) -> None:
     """Write the rows that are faster than by the rule, among those that were there."""
-    import triton  # noqa: PLC0415 - on demand
+    import triton
 
-    from drafter.tuning import tuned_rows  # noqa: PLC0415 - as above
-    from drafter.tuning_table import merged, table_text  # noqa: PLC0415 - as above
-    from specmodel.atomic_file import write_text_atomically  # noqa: PLC0415 - as above
+    from drafter.tuning import tuned_rows
+    from drafter.tuning_table import merged, table_text
+    from specmodel.atomic_file import write_text_atomically
 
     day = dt.datetime.now(tz=dt.UTC).date()
     device = f"{described.name}, driver {described.driver}"

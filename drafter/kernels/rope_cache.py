@@ -13,7 +13,7 @@ HEADS_TOGETHER = 8
 
 
 @triton.jit(do_not_specialize=["num_angles", "width", "capacity", "num_heads", "num_kv_heads"])
-def rope_cache_kernel(  # noqa: PLR0915 - three kinds of heads
+def rope_cache_kernel(
     fused: tl.tensor,
     cosine: tl.tensor,
     sine: tl.tensor,

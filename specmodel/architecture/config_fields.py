@@ -90,7 +90,7 @@ class ConfigFields:
         shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
         return FormatError(self.path, f"{name} must be {allowed}, got {shown}", code="bad_field")
 
-    def _found(self, names: tuple[str, ...]) -> Any:  # noqa: ANN401 - whatever the file holds
+    def _found(self, names: tuple[str, ...]) -> Any:
         return next(
             (self.values[name] for name in names if self.values.get(name) is not None), None
         )

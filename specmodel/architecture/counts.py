@@ -9,7 +9,7 @@ LARGEST_COUNT = 10**10
 """No size, width or number of a model is above it; a larger one is a typing error (judgement)."""
 
 
-def check_counts(record: Any, *, zero_allowed: tuple[str, ...] = ()) -> None:  # noqa: ANN401 - any dataclass
+def check_counts(record: Any, *, zero_allowed: tuple[str, ...] = ()) -> None:
     r"""Refuse a record whose whole numbers are out of bounds.
 
     .. math:: 1 \le n \le 10^{10}

@@ -109,7 +109,7 @@ def shape_from_record(record: Mapping[str, Any]) -> ModelShape:
     return shape
 
 
-def _to_record(value: Any) -> Any:  # noqa: ANN401 - JSON
+def _to_record(value: Any) -> Any:
     """A value as JSON."""
     if isinstance(value, tuple):
         return [_to_record(each) for each in value]
@@ -123,7 +123,7 @@ def _to_record(value: Any) -> Any:  # noqa: ANN401 - JSON
     return found
 
 
-def _from_record(value: Any) -> Any:  # noqa: ANN401 - JSON
+def _from_record(value: Any) -> Any:
     """A value from JSON."""
     if isinstance(value, list):
         return tuple(_from_record(each) for each in value)

@@ -236,7 +236,7 @@ def test_a_file_without_rows_to_predict_is_refused(specmodel: Run, text: str, sa
 def test_packaged_points_are_predicted_within_their_intervals_mostly(specmodel: Run) -> None:
     """Fitted rows: coverage can only be high."""
     assert specmodel("fit", "--data", "specbundle-llama31-8b").exit_code == 0
-    from calibration.packaged import packaged_table  # noqa: PLC0415 - one test
+    from calibration.packaged import packaged_table
 
     result = specmodel("predict", "--points", packaged_table("specbundle-llama31-8b").path)
     found = list(csv.DictReader(io.StringIO(result.stdout)))

@@ -17,7 +17,7 @@ Tensors = dict[str, torch.Tensor]
 HIDDEN, HEADS, KEY_HEADS, WIDTH, MLP, VOCAB, DRAFT_VOCAB = 32, 4, 2, 8, 48, 64, 20
 
 
-def flat_config(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+def flat_config(**changes: Any) -> dict[str, Any]:
     config = {
         "architectures": ["LlamaForCausalLMEagle3"],
         "model_type": "llama",
@@ -43,7 +43,7 @@ def speculators_config(
     *,
     model_type: str = "llama",
     layer: dict[str, Any] | None = None,
-    **changes: Any,  # noqa: ANN401
+    **changes: Any,
 ) -> dict[str, Any]:
     inner = {
         "model_type": model_type,

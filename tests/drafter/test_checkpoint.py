@@ -339,7 +339,7 @@ def test_a_file_cut_short_is_refused_naming_the_tensor(flat: Flat) -> None:
 )
 def test_an_index_that_points_nowhere_is_refused(
     flat: Flat,
-    index: Any,  # noqa: ANN401 - any JSON
+    index: Any,
     message: str,
 ) -> None:
     folder = flat()

@@ -69,7 +69,7 @@ def sweep(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def answer(*answers: float | Exception) -> None:
         left = list(answers)
 
-        def best_tiles(row: Any, tokens: int, *_: object, **__: object) -> Found:  # noqa: ANN401
+        def best_tiles(row: Any, tokens: int, *_: object, **__: object) -> Found:
             found = left.pop(0) if len(left) > 1 else left[0]
             if isinstance(found, Exception):
                 raise found

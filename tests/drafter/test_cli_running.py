@@ -59,7 +59,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str,
 
 
 @without_gpu
-def test_checks_that_pass_are_a_table_and_exit_0(specmodel: Run, interpreted: Any) -> None:  # noqa: ANN401
+def test_checks_that_pass_are_a_table_and_exit_0(specmodel: Run, interpreted: Any) -> None:
     asked = interpreted(SOUND)
     result = specmodel("drafter", "check")
     assert (result.exit_code, result.stderr) == (0, "")
@@ -71,7 +71,7 @@ def test_checks_that_pass_are_a_table_and_exit_0(specmodel: Run, interpreted: An
 @without_gpu
 def test_a_check_that_fails_is_shown_and_exits_1_in_one_line(
     specmodel: Run,
-    interpreted: Any,  # noqa: ANN401
+    interpreted: Any,
 ) -> None:
     interpreted(SOUND, WRONG)
     result = specmodel("drafter", "check")
@@ -82,7 +82,7 @@ def test_a_check_that_fails_is_shown_and_exits_1_in_one_line(
 
 
 @without_gpu
-def test_checks_for_machines_carry_their_schema(specmodel: Run, interpreted: Any) -> None:  # noqa: ANN401
+def test_checks_for_machines_carry_their_schema(specmodel: Run, interpreted: Any) -> None:
     interpreted(SOUND, WRONG)
     answer = json.loads(specmodel("drafter", "check", "--json").stdout)
     assert (answer["schema_version"], answer["passed"]) == (1, False)

@@ -140,7 +140,7 @@ def test_a_missing_head_dim_is_hidden_size_over_heads_and_a_stated_one_is_kept(
 
 
 @pytest.mark.parametrize("stated", [..., None])
-def test_without_a_draft_vocabulary_it_is_the_targets(flat_config: Config, stated: Any) -> None:  # noqa: ANN401
+def test_without_a_draft_vocabulary_it_is_the_targets(flat_config: Config, stated: Any) -> None:
     found = draft_config(flat_config(draft_vocab_size=stated))
     assert found.spec.draft_vocab_size == found.spec.target_vocab_size == 64
     assert not found.own_vocabulary
@@ -278,7 +278,7 @@ def test_yarn_without_its_start_takes_the_longest_context_and_says_so(flat_confi
 )
 def test_an_unknown_or_unsound_rope_is_refused(
     flat_config: Config,
-    scaling: Any,  # noqa: ANN401 - any JSON
+    scaling: Any,
     message: str,
 ) -> None:
     with pytest.raises(FormatError) as caught:

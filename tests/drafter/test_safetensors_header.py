@@ -12,7 +12,7 @@ from drafter.safetensors_header import ITEM_BYTES, read_header
 from specmodel.errors import FormatError
 
 
-def crafted(path: Path, header: Any, data: bytes = b"") -> Path:  # noqa: ANN401 - any JSON
+def crafted(path: Path, header: Any, data: bytes = b"") -> Path:
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
     return path
@@ -108,7 +108,7 @@ TWO = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 )
 def test_a_header_that_contradicts_itself_is_refused(
     tmp_path: Path,
-    header: Any,  # noqa: ANN401 - any JSON
+    header: Any,
     data: bytes,
     message: str,
 ) -> None:

@@ -24,7 +24,7 @@ PRIOR_SD = np.array([0.15, 0.4, 0.7])
 LOCAL = FormError(level=0, rows=0, context=0, rounds=0, draft=0, tree=0, local=0.2)
 
 
-def priced(rng: np.random.Generator, count: int, **more: Any) -> Priced:  # noqa: ANN401 - fields
+def priced(rng: np.random.Generator, count: int, **more: Any) -> Priced:
     """Loads of a rig with random slopes."""
     depth = rng.integers(0, 6, count).astype(float)
     return Priced(
@@ -268,7 +268,7 @@ def test_a_centre_has_the_prior_where_a_rig_has_its_own_factors() -> None:
         ("non_decode_sd", float("nan")),
     ],
 )
-def test_a_fit_that_none_is_is_refused(name: str, value: Any) -> None:  # noqa: ANN401 - any field
+def test_a_fit_that_none_is_is_refused(name: str, value: Any) -> None:
     rng = np.random.default_rng(12)
     measured = priced(rng, 4)
     fit = conditioned(measured, measured.log_time + 0.1, np.zeros(4), FormError())
@@ -289,7 +289,7 @@ def test_a_fit_that_none_is_is_refused(name: str, value: Any) -> None:  # noqa: 
         ("target_share", np.full(4, 1.5)),
     ],
 )
-def test_measured_loads_that_cannot_be_are_refused(name: str, value: Any) -> None:  # noqa: ANN401 - any field
+def test_measured_loads_that_cannot_be_are_refused(name: str, value: Any) -> None:
     rng = np.random.default_rng(13)
     measured = priced(rng, 4)
     fit = conditioned(measured, measured.log_time + 0.1, np.zeros(4), FormError())

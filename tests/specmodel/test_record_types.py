@@ -86,6 +86,6 @@ def test_a_value_of_another_type_is_refused_by_name(name: str, value: object) ->
 
 
 @pytest.mark.parametrize("name", ["other", "", 3, None])
-def test_what_is_no_field_is_refused(name: Any) -> None:  # noqa: ANN401 - any key of JSON
+def test_what_is_no_field_is_refused(name: Any) -> None:
     with pytest.raises(ParameterError, match=r"one of .*either.*word"):
         check_types(Record, {name: 1})

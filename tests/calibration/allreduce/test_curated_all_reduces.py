@@ -193,7 +193,7 @@ def test_a_prior_covers_the_measured_times_of_its_class() -> None:
 def test_the_script_writes_the_packaged_files_from_rows_of_their_kind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import importlib.util  # noqa: PLC0415 - a script is no module
+    import importlib.util
 
     path = Path(__file__).resolve().parents[3] / "scripts" / "curate_allreduce.py"
     spec = importlib.util.spec_from_file_location("curate_allreduce", path)

@@ -28,7 +28,7 @@ POINTS = (
 )
 
 
-def llama(**given: Any) -> Scenario:  # noqa: ANN401 - fields
+def llama(**given: Any) -> Scenario:
     usual: dict[str, Any] = {"gpu": "H100", "depth": 3, "context_tokens": 2048}
     return Scenario(model=preset("Llama-3.1-8B"), **{**usual, **given})
 

@@ -132,7 +132,7 @@ def test_calibrations_of_another_form_are_refused_where_the_form_is_asked(tmp_pa
         changed_rig(Calibration.load(file), CHANGES)
 
 
-def places(value: Any, at: PathInRecord = ()) -> Iterator[PathInRecord]:  # noqa: ANN401 - JSON
+def places(value: Any, at: PathInRecord = ()) -> Iterator[PathInRecord]:
     """Every place of a record, of long lists the first two."""
     if at:
         yield at

@@ -23,17 +23,17 @@ KIMI: dict[str, Any] = {
 }
 
 
-def finding(asked: AskedRig | None = None, **stated: Any) -> RigFinding:  # noqa: ANN401 - cells
+def finding(asked: AskedRig | None = None, **stated: Any) -> RigFinding:
     return rig_of_points(pd.DataFrame([stated, stated]), asked)
 
 
-def rig(asked: AskedRig | None = None, **stated: Any) -> Scenario:  # noqa: ANN401 - cells
+def rig(asked: AskedRig | None = None, **stated: Any) -> Scenario:
     found = finding(asked, **stated)
     assert found.scenario is not None, found.reason
     return found.scenario
 
 
-def kimi(asked: AskedRig | None = None, **other: Any) -> Scenario:  # noqa: ANN401 - cells
+def kimi(asked: AskedRig | None = None, **other: Any) -> Scenario:
     return rig(asked, **{**KIMI, **other})
 
 
@@ -203,7 +203,7 @@ def test_the_most_frequent_value_of_a_column_is_that_of_the_rig() -> None:
     assert found.model.name == "Qwen3-8B"
 
 
-def test_only_empty_cells_take_what_the_user_says(tmp_path: Any) -> None:  # noqa: ANN401
+def test_only_empty_cells_take_what_the_user_says(tmp_path: Any) -> None:
     file = tmp_path / "bench.csv"
     file.write_text("accept_length,throughput,baseline,gpu\n2.1,82,90,B200\n2.2,83,90,\n")
     points = read_points(file)

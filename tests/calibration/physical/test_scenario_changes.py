@@ -280,7 +280,7 @@ def test_default_changes_of_every_rig_can_be_priced_or_say_why() -> None:
         assert all(row.ratio is not None or row.reason for row in found.rows)
 
 
-def replaced(**given: Any) -> Scenario:  # noqa: ANN401 - fields
+def replaced(**given: Any) -> Scenario:
     return replace(KIMI, **given)
 
 

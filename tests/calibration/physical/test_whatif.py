@@ -15,7 +15,7 @@ from specmodel.cost.allreduce_curve import AllReduceCurve
 from specmodel.errors import ParameterError, SpecModelError, UnknownKeyError
 
 
-def scenario(model: str = "QwQ-32B", **given: Any) -> Scenario:  # noqa: ANN401 - fields
+def scenario(model: str = "QwQ-32B", **given: Any) -> Scenario:
     usual: dict[str, Any] = {"gpu": "H100", "depth": 3, "accept_length": 2.5}
     return Scenario(model=preset(model), **{**usual, **given})
 

@@ -11,12 +11,12 @@ from calibration.readers.reading import Cell, Reading, SourceText
 from specmodel.errors import FormatError
 
 
-def reading_of(**fields: Any) -> Reading:  # noqa: ANN401 - any JSON
+def reading_of(**fields: Any) -> Reading:
     text = json.dumps(fields)
     return read(SourceText(path=Path("acceptance_rate.json"), text=text, encoding="utf-8"))
 
 
-def cells_of(**fields: Any) -> dict[str, Cell]:  # noqa: ANN401 - any JSON
+def cells_of(**fields: Any) -> dict[str, Cell]:
     (row,) = reading_of(**fields).rows
     return dict(row.cells)
 

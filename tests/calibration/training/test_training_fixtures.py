@@ -26,7 +26,7 @@ def summary_of(path: Path) -> dict[str, Any]:
         return refusal_summary(error)
 
 
-def differences(found: Any, expected: Any, place: str = "") -> list[str]:  # noqa: ANN401 - JSON
+def differences(found: Any, expected: Any, place: str = "") -> list[str]:
     """Return where a value is not as expected; fields that are not expected are not looked at."""
     if isinstance(expected, Mapping) and isinstance(found, Mapping):
         pairs = [(f"{place}.{key}", found.get(key), value) for key, value in expected.items()]

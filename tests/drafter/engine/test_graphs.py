@@ -56,7 +56,7 @@ def two_rounds(engine: DraftEngine, batch_size: int, **ask: int) -> list[torch.T
 def engine() -> Callable[..., DraftEngine]:
     weights = random_weights(SPEC, seed=0, dtype=torch.bfloat16)
 
-    def make(**options: Any) -> DraftEngine:  # noqa: ANN401
+    def make(**options: Any) -> DraftEngine:
         return DraftEngine(SPEC, weights, capacity=256, most_requests=16, **options)
 
     return make

@@ -26,7 +26,7 @@ def make_request() -> Callable[..., Request]:
         *,
         seed: int = 0,
         weights: dict[str, Tensor] | None = None,
-        **changes: Any,  # noqa: ANN401 - any field of a spec
+        **changes: Any,
     ) -> Request:
         spec = dataclasses.replace(example_spec(), **changes)
         if weights is None:

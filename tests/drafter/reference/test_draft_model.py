@@ -18,7 +18,7 @@ MakeRequest = Callable[..., Request]
 ATTENTION = "layers.0.self_attn"
 
 
-def example_weights(**changes: Any) -> tuple[DraftSpec, dict[str, Tensor]]:  # noqa: ANN401
+def example_weights(**changes: Any) -> tuple[DraftSpec, dict[str, Tensor]]:
     spec = dataclasses.replace(example_spec(), **changes)
     return spec, random_weights(spec, seed=0, dtype=torch.float64)
 

@@ -97,15 +97,15 @@ def test_compilations_are_counted_and_an_earlier_hook_is_still_called() -> None:
 class FakeLibrary:
     """A management library that knows two clocks, a driver and that ECC is on."""
 
-    def nvmlDeviceGetClockInfo(self, _: object, kind: Any, value: Any) -> int:  # noqa: N802, ANN401
+    def nvmlDeviceGetClockInfo(self, _: object, kind: Any, value: Any) -> int:  # noqa: N802
         value._obj.value = {1: 1980, 2: 3201}[kind.value]
         return 0
 
-    def nvmlSystemGetDriverVersion(self, text: Any, _: object) -> int:  # noqa: N802, ANN401
+    def nvmlSystemGetDriverVersion(self, text: Any, _: object) -> int:  # noqa: N802
         text.value = b"570.1"
         return 0
 
-    def nvmlDeviceGetEccMode(self, _: object, current: Any, __: object) -> int:  # noqa: N802, ANN401
+    def nvmlDeviceGetEccMode(self, _: object, current: Any, __: object) -> int:  # noqa: N802
         current._obj.value = 1
         return 0
 

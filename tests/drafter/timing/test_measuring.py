@@ -49,7 +49,7 @@ Measure = Callable[..., DraftRecord]
 
 
 @pytest.fixture
-def measure(fake: Any) -> Measure:  # noqa: ANN401
+def measure(fake: Any) -> Measure:
     spec = example_spec()
     model = ModelToRun(
         name="example",
@@ -63,7 +63,7 @@ def measure(fake: Any) -> Measure:  # noqa: ANN401
         *,
         tell: Callable[[str], None] = lambda _: None,
         until_s: float | None = None,
-        **behaviour: Any,  # noqa: ANN401
+        **behaviour: Any,
     ) -> DraftRecord:
         behaviour = {"time_s": lambda work, _: TIMES[work.name]} | behaviour
         return measured_record(
@@ -116,7 +116,7 @@ def test_the_floor_is_the_bytes_of_the_step_at_the_measured_bandwidth(measure: M
         assert row.floor_s == pytest.approx(num_bytes / record.read_bandwidth_bytes_per_s)
 
 
-def test_the_record_says_what_was_measured_on_what(measure: Measure, tmp_path: Any) -> None:  # noqa: ANN401
+def test_the_record_says_what_was_measured_on_what(measure: Measure, tmp_path: Any) -> None:
     record = measure()
     assert (record.kind, record.cache_state) == ("measured", "cold")
     assert (record.device, record.device_uuid, record.sm) == ("a fake", "GPU-0", 90)
@@ -131,7 +131,7 @@ def test_the_record_says_what_was_measured_on_what(measure: Measure, tmp_path: A
 def test_a_load_that_does_not_repeat_is_left_out_and_named(measure: Measure) -> None:
     told: list[str] = []
 
-    def restless(work: Any, number: int) -> float:  # noqa: ANN401
+    def restless(work: Any, number: int) -> float:
         # a whole tree of one load takes 20 % longer in every second run of three samples
         late = work.name == "whole tree" and (number // 7) < 2 and (number % 7) > 3
         return TIMES[work.name] * (1.2 if late else 1.0)
@@ -146,7 +146,7 @@ def test_a_load_that_does_not_repeat_is_left_out_and_named(measure: Measure) -> 
 
 @pytest.mark.parametrize("work", ["draft of 5", "extend of 2", "several"])
 def test_samples_that_scatter_around_equal_medians_are_refused(measure: Measure, work: str) -> None:
-    def restless(each: Any, number: int) -> float:  # noqa: ANN401
+    def restless(each: Any, number: int) -> float:
         off: float = 0.2 * (number % 3 - 1) if each.name == work else 0.0
         return TIMES[each.name] * (1.0 + off)
 
@@ -155,7 +155,7 @@ def test_samples_that_scatter_around_equal_medians_are_refused(measure: Measure,
 
 
 def test_a_load_that_was_disturbed_once_is_measured_again(measure: Measure) -> None:
-    def disturbed(work: Any, number: int) -> float:  # noqa: ANN401
+    def disturbed(work: Any, number: int) -> float:
         late = work.name == "whole tree" and 4 <= number < 7
         return TIMES[work.name] * (1.2 if late else 1.0)
 
@@ -164,7 +164,7 @@ def test_a_load_that_was_disturbed_once_is_measured_again(measure: Measure) -> N
 
 
 def test_nothing_is_recorded_where_every_load_is_refused(measure: Measure) -> None:
-    def flat(work: Any, _: int) -> float:  # noqa: ANN401
+    def flat(work: Any, _: int) -> float:
         return 1e-4 if work.name.startswith("draft") else TIMES[work.name]
 
     with pytest.raises(MeasurementRefusedError, match="nothing is left to record; the last was"):
@@ -172,7 +172,7 @@ def test_nothing_is_recorded_where_every_load_is_refused(measure: Measure) -> No
 
 
 def test_clocks_that_move_in_every_load_refuse_the_measurement(measure: Measure) -> None:
-    def ramp() -> Any:  # noqa: ANN401
+    def ramp() -> Any:
         yield from [Clocks(multiprocessor_hz=2e9, memory_hz=3e9)] * 3  # the bandwidth
         hertz = 1.0e9
         while True:
@@ -190,7 +190,7 @@ def test_clocks_that_could_not_be_read_are_said(measure: Measure) -> None:
 
 
 def test_clocks_that_differ_between_loads_are_said(measure: Measure) -> None:
-    def two_speeds() -> Any:  # noqa: ANN401
+    def two_speeds() -> Any:
         for hertz in (2e9, 1.8e9):
             yield from [Clocks(multiprocessor_hz=hertz, memory_hz=3e9)] * 15
         yield from [Clocks(multiprocessor_hz=1.8e9, memory_hz=3e9)] * 1000
@@ -273,7 +273,7 @@ def test_any_other_failure_of_the_baseline_is_one_line(
 def test_an_error_at_a_later_load_keeps_what_was_measured_before(
     lost: Exception, words: str, measure: Measure, tmp_path: Path
 ) -> None:
-    def time_s(work: Any, _: int) -> float:  # noqa: ANN401
+    def time_s(work: Any, _: int) -> float:
         if told[-1].startswith("batch 4"):
             raise lost
         return TIMES[work.name]
@@ -299,7 +299,7 @@ def fail_from(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made = SharedState
     calls = count(1)
 
-    def make(*arguments: Any, **options: Any) -> SharedState:  # noqa: ANN401
+    def make(*arguments: Any, **options: Any) -> SharedState:
         if next(calls) >= number:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return made(*arguments, **options)
@@ -343,7 +343,7 @@ def test_the_trace_builds_no_baseline(measure: Measure, monkeypatch: pytest.Monk
 def test_an_error_before_there_is_an_extend_pass_is_raised_as_it_is(measure: Measure) -> None:
     """Extend passes are timed with chains; the only chain before the error is refused."""
 
-    def time_s(work: Any, _: int) -> float:  # noqa: ANN401
+    def time_s(work: Any, _: int) -> float:
         if "context 64" in told[-1]:
             raise RuntimeError("the device is lost")
         is_first = told[-1].startswith("batch 1, context 16, topk 1")
@@ -356,7 +356,7 @@ def test_an_error_before_there_is_an_extend_pass_is_raised_as_it_is(measure: Mea
 
 
 def test_a_defect_of_our_own_is_no_failure_of_the_device(measure: Measure) -> None:
-    def time_s(work: Any, _: int) -> float:  # noqa: ANN401
+    def time_s(work: Any, _: int) -> float:
         if told[-1].startswith("batch 4"):
             raise KeyError(work.name)
         return TIMES[work.name]
@@ -384,7 +384,7 @@ def test_a_baseline_that_is_lost_in_noise_is_said(measure: Measure) -> None:
 
 
 def test_a_restless_baseline_is_left_out_and_the_draft_beside_it_stays(measure: Measure) -> None:
-    def scattered(work: Any, number: int) -> float:  # noqa: ANN401
+    def scattered(work: Any, number: int) -> float:
         off = 0.2 * (number % 3 - 1) if work.name == "baseline of 1" else 0.0
         return TIMES[work.name] * (1.0 + off)
 
@@ -397,7 +397,7 @@ def test_a_restless_baseline_is_left_out_and_the_draft_beside_it_stays(measure: 
 
 
 def test_a_baseline_that_does_not_repeat_is_left_out(measure: Measure) -> None:
-    def drifting(work: Any, number: int) -> float:  # noqa: ANN401
+    def drifting(work: Any, number: int) -> float:
         # every run of three samples on its own; what is prepared is sampled once for the warm-up
         late = work.name == "baseline of 5" and number > 0 and ((number - 1) // 3) % 2 == 1
         return TIMES[work.name] * (1.04 if late else 1.0)
@@ -408,7 +408,7 @@ def test_a_baseline_that_does_not_repeat_is_left_out(measure: Measure) -> None:
 
 
 def test_the_spread_of_the_baseline_is_that_of_its_own_slope(measure: Measure) -> None:
-    def slower(work: Any, number: int) -> float:  # noqa: ANN401
+    def slower(work: Any, number: int) -> float:
         # in every second run of three samples a further step takes 1 % more
         late = number > 0 and ((number - 1) // 3) % 2 == 1
         more = 4 * 3e-4 * 0.01 if work.name == "baseline of 5" and late else 0.0
@@ -434,7 +434,7 @@ def test_no_load_is_begun_once_the_time_is_up_and_the_record_names_them(measure:
 
 
 def test_a_refused_load_is_not_tried_again_once_the_time_is_up(measure: Measure) -> None:
-    def flat(work: Any, _: int) -> float:  # noqa: ANN401
+    def flat(work: Any, _: int) -> float:
         return 1e-4 if work.name.startswith("draft") else TIMES[work.name]
 
     told: list[str] = []
@@ -456,7 +456,7 @@ def test_kernels_are_traced_once_after_everything_was_timed(
         order.append("trace")
         return found
 
-    def sample(work: Any, _: int) -> float:  # noqa: ANN401
+    def sample(work: Any, _: int) -> float:
         order.append(work.name)
         return TIMES[work.name]
 
@@ -468,7 +468,7 @@ def test_kernels_are_traced_once_after_everything_was_timed(
     assert record.kernels_of == "batch 1, context 16, topk 1: a flush and a draft of 5"
 
 
-def test_a_model_with_a_window_has_no_baseline(fake: Any) -> None:  # noqa: ANN401
+def test_a_model_with_a_window_has_no_baseline(fake: Any) -> None:
     spec = replace(example_spec(), sliding_window=8)
     model = ModelToRun(
         name="windowed",

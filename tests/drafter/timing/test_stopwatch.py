@@ -14,7 +14,7 @@ PLAN = SamplePlan(replays=5, samples=3, warm_up_s=0.0)
 FAST, SLOW = (Clocks(multiprocessor_hz=hz, memory_hz=3e9) for hz in (2.0e9, 1.8e9))
 
 
-def test_works_take_turns_in_warm_up_and_in_both_runs(fake: Any) -> None:  # noqa: ANN401
+def test_works_take_turns_in_warm_up_and_in_both_runs(fake: Any) -> None:
     watch = fake()
     found = timed("pair", WORKS, watch, PLAN)
     assert watch.seen == ["one", "other"] * 7  # once to warm up, three times in each of two runs
@@ -23,14 +23,14 @@ def test_works_take_turns_in_warm_up_and_in_both_runs(fake: Any) -> None:  # noq
     assert found.nodes == {"one": 12, "other": 12}
 
 
-def test_the_warm_up_lasts_as_long_as_was_asked_for(fake: Any) -> None:  # noqa: ANN401
+def test_the_warm_up_lasts_as_long_as_was_asked_for(fake: Any) -> None:
     watch = fake()  # every sample takes 0.3 s of the host
     timed("pair", WORKS, watch, SamplePlan(replays=5, samples=1, warm_up_s=1.0))
     warm = len(watch.seen) - 2 * 2
     assert warm == 4
 
 
-def test_a_drift_of_the_device_meets_all_works_alike(fake: Any) -> None:  # noqa: ANN401
+def test_a_drift_of_the_device_meets_all_works_alike(fake: Any) -> None:
     watch = fake(time_s=lambda work, number: work.made_up_s * (1 + 0.01 * number))
     found = timed("pair", WORKS, watch, PLAN)
     one, other = (found.samples[name].median_s for name in ("one", "other"))
@@ -38,18 +38,18 @@ def test_a_drift_of_the_device_meets_all_works_alike(fake: Any) -> None:  # noqa
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_clock_that_moves_between_runs_is_refused(fake: Any, place: int) -> None:  # noqa: ANN401
+def test_a_clock_that_moves_between_runs_is_refused(fake: Any, place: int) -> None:
     readings = [FAST, FAST, FAST]
     readings[place] = SLOW
     with pytest.raises(MeasurementRefusedError, match="pair: refused: the multiprocessor clock"):
         timed("pair", WORKS, fake(readings=iter(readings)), PLAN)
 
 
-def test_clocks_that_cannot_be_read_are_left_out(fake: Any) -> None:  # noqa: ANN401
+def test_clocks_that_cannot_be_read_are_left_out(fake: Any) -> None:
     assert timed("pair", WORKS, fake(readings=iter([None] * 3)), PLAN).clocks == ()
 
 
-def test_a_compilation_while_works_are_timed_is_refused(fake: Any) -> None:  # noqa: ANN401
+def test_a_compilation_while_works_are_timed_is_refused(fake: Any) -> None:
     with pytest.raises(MeasurementRefusedError, match="1 kernel was compiled inside"):
         timed("pair", WORKS, fake(compiled=iter([4, 5])), PLAN)
 

@@ -15,11 +15,11 @@ PRODUCT = Product("down", 64, 96)
 TRIES = [Tiles(block_n=n, block_k=64, num_warps=4, num_stages=1) for n in (2, 8, 16)]
 
 
-def sweep(watch: Any) -> Found:  # noqa: ANN401
+def sweep(watch: Any) -> Found:
     return best_tiles([PRODUCT], 4, watch, device=torch.device("cpu"), tries=TRIES, checks=False)
 
 
-def test_the_fastest_tiles_win_and_stand_beside_those_of_the_rule(fake: Any) -> None:  # noqa: ANN401
+def test_the_fastest_tiles_win_and_stand_beside_those_of_the_rule(fake: Any) -> None:
     seconds = zip(TRIES, (3e-4, 1e-4, 2e-4), strict=True)
     times = {f"down {tiles}": time_s for tiles, time_s in seconds}
     found = sweep(fake(time_s=lambda work, _: times.get(work.name, 4e-4)))
@@ -27,7 +27,7 @@ def test_the_fastest_tiles_win_and_stand_beside_those_of_the_rule(fake: Any) -> 
     assert found.default_s / found.time_s == pytest.approx(4.0)
 
 
-def test_products_of_a_row_are_timed_together(fake: Any) -> None:  # noqa: ANN401
+def test_products_of_a_row_are_timed_together(fake: Any) -> None:
     """The best tiles of either are not the best of both."""
     seconds = {"down": (1e-4, 2e-4, 6e-4), "fc": (7e-4, 4e-4, 1e-4)}
     times = {
@@ -44,19 +44,19 @@ def test_products_of_a_row_are_timed_together(fake: Any) -> None:  # noqa: ANN40
     assert found.default_s == pytest.approx(9e-4 / 6 + 9e-4 / 8)
 
 
-def test_the_time_is_that_of_one_launch_of_the_rotation(fake: Any) -> None:  # noqa: ANN401
+def test_the_time_is_that_of_one_launch_of_the_rotation(fake: Any) -> None:
     watch = fake(time_s=lambda *_: 8e-4, cache_bytes=2 * 64 * 96 * 2)
     # four caches of two matrices each: eight copies
     assert sweep(watch).time_s == pytest.approx(1e-4)
 
 
-def test_a_winner_that_does_not_repeat_is_refused(fake: Any) -> None:  # noqa: ANN401
+def test_a_winner_that_does_not_repeat_is_refused(fake: Any) -> None:
     restless = fake(time_s=lambda _, number: 1e-4 * (1.3 if number > 3 else 1.0))
     with pytest.raises(MeasurementRefusedError, match="down, 4 tokens: refused: two identical"):
         sweep(restless)
 
 
-def test_a_device_whose_cache_is_unknown_is_refused(fake: Any) -> None:  # noqa: ANN401
+def test_a_device_whose_cache_is_unknown_is_refused(fake: Any) -> None:
     with pytest.raises(MeasurementRefusedError, match="cache is not known"):
         sweep(fake(cache_bytes=None))
 
@@ -75,10 +75,10 @@ def test_only_what_beats_the_rule_by_more_than_noise_gets_a_row() -> None:
     assert not tuned_rows([near._replace(spread=0.045)], sm=90, record="a GPU")
 
 
-def test_the_spread_of_a_choice_is_that_of_the_winner_or_of_the_rule(fake: Any) -> None:  # noqa: ANN401
+def test_the_spread_of_a_choice_is_that_of_the_winner_or_of_the_rule(fake: Any) -> None:
     rule = f"down {default_tiles(90, 4, PRODUCT.rows, PRODUCT.width)}"
 
-    def time_s(work: Any, number: int) -> float:  # noqa: ANN401
+    def time_s(work: Any, number: int) -> float:
         return 1e-4 if work.name != rule else 4e-4 * (1.04 if number > 3 else 1.0)
 
     assert sweep(fake(time_s=time_s)).spread == pytest.approx(0.04, rel=0.05)

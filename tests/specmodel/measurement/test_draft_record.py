@@ -105,7 +105,7 @@ def test_an_impossible_load_is_refused(load: dict[str, float]) -> None:
     ],
     ids=str,
 )
-def test_an_impossible_row_is_refused_by_name(row: Any, change: dict[str, Any], name: str) -> None:  # noqa: ANN401
+def test_an_impossible_row_is_refused_by_name(row: Any, change: dict[str, Any], name: str) -> None:
     with pytest.raises(ParameterError) as caught:
         replace(row, **change)
     assert caught.value.name == name

@@ -49,7 +49,7 @@ def weights(spec: DraftSpec) -> Weights:
 
 @pytest.fixture
 def engine(spec: DraftSpec, weights: Weights) -> Engine:
-    def make(**options: Any) -> DraftEngine:  # noqa: ANN401
+    def make(**options: Any) -> DraftEngine:
         return DraftEngine(
             spec, weights, dtype=torch.float32, device="cpu", capacity=CAPACITY, **options
         )

@@ -75,27 +75,27 @@ def test_a_tile_of_the_head_may_be_made_in_parts() -> None:
     assert launches(HEAD, 2).error(parts) <= 0.5
 
 
-def one_element(*arguments: Any) -> None:  # noqa: ANN401
+def one_element(*arguments: Any) -> None:
     arguments[-1][0, 7] += 0.5
 
 
-def wrong_maximum(*arguments: Any) -> None:  # noqa: ANN401
+def wrong_maximum(*arguments: Any) -> None:
     arguments[2][0, 1] += 0.5
 
 
-def wrong_sum(*arguments: Any) -> None:  # noqa: ANN401
+def wrong_sum(*arguments: Any) -> None:
     arguments[3][0, 1] *= 1.5
 
 
-def worse_id(*arguments: Any) -> None:  # noqa: ANN401
+def worse_id(*arguments: Any) -> None:
     arguments[4][0, 1, 0] -= 1
 
 
-def id_of_another_tile(*arguments: Any) -> None:  # noqa: ANN401
+def id_of_another_tile(*arguments: Any) -> None:
     arguments[4][0, 1, 0] -= 64
 
 
-def nothing_written(*arguments: Any) -> None:  # noqa: ANN401
+def nothing_written(*arguments: Any) -> None:
     arguments[2].fill_(float("nan"))
 
 
@@ -122,7 +122,7 @@ def test_tiles_whose_result_is_wrong_are_refused(
     )
     sound = getattr(MODULES[function], function)
 
-    def wrong_unless_32(*arguments: Any, tiles: Tiles, **options: Any) -> None:  # noqa: ANN401
+    def wrong_unless_32(*arguments: Any, tiles: Tiles, **options: Any) -> None:
         sound(*arguments, tiles=tiles, **options)
         if tiles.block_n != 32:
             damage(*arguments)
@@ -142,7 +142,7 @@ def test_a_row_without_right_tiles_is_refused(monkeypatch: pytest.MonkeyPatch) -
 def test_tiles_of_a_row_have_to_be_right_for_every_product_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def wrong_for_16(*arguments: Any, tiles: Tiles, **options: Any) -> None:  # noqa: ANN401
+    def wrong_for_16(*arguments: Any, tiles: Tiles, **options: Any) -> None:
         head(*arguments, tiles=tiles, **options)
         if tiles.block_n == 16:
             wrong_maximum(*arguments)
@@ -172,7 +172,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
     seen: list[Launch] = []
 
     def record(name: str, sound: Callable[..., None]) -> Callable[..., None]:
-        def run(*arguments: torch.Tensor, **options: Any) -> None:  # noqa: ANN401
+        def run(*arguments: torch.Tensor, **options: Any) -> None:
             inputs, weight, written = PLACES[name]
             extras = {
                 (key, value.dtype)
