@@ -28,6 +28,7 @@ FORMAT: Final = "vllm_bench_serve"
 _RESULT = frozenset({"completed", "num_prompts", "model_id"})
 _END_TO_END = ("mean_e2el_ms", "median_e2el_ms", "std_e2el_ms", "p99_e2el_ms")
 _DETAILED = frozenset({"input_lens", "output_lens", "ttfts", "itls"})  # before the latencies
+_DEFAULT = ("_ttft_ms", "_tpot_ms", "_itl_ms")  # what is written when no metrics are asked for
 _ENGINES: Final[Mapping[str, str]] = {
     "sglang": "sglang",
     "tensorrt-llm": "tensorrt_llm",
@@ -47,6 +48,7 @@ _CONVENTIONS = (
     "Step time is mean TPOT x accept length, the time of a round; of a baseline it is mean TPOT.",
     "Inter-token latency is per chunk, so per round, and only checks the step time.",
     "Batch size is max_concurrency where that many were in flight, else the mean in flight.",
+    "Without end-to-end latencies the mean in flight is throughput x TPOT.",
     "Depth K is served with K + 1 draft tokens, the root counted.",
 )
 _MESSAGES = {
@@ -71,14 +73,19 @@ def recognise(head: str) -> bool:
     --------
     >>> recognise('{"model_id": "acme/Tern-8B", "completed": 8, "mean_e2el_ms": 900.0}')
     True
+    >>> recognise('{"completed": 8, "total_token_throughput": 90.0, "mean_tpot_ms": 8.0}')
+    True
     >>> recognise('{"completed": 8, "mean_e2e_latency_ms": 900.0}')
     False
     """
     keys = json_keys(head)
     if not keys & _RESULT:
         return False
-    latencies = any(key.endswith("_e2el_ms") for key in keys)
-    return latencies or ("total_token_throughput" in keys and bool(keys & _DETAILED))
+    if any(key.endswith("_e2el_ms") for key in keys):
+        return True
+    if "total_token_throughput" not in keys or any("e2e_latency" in key for key in keys):
+        return False
+    return bool(keys & _DETAILED) or any(key.endswith(_DEFAULT) for key in keys)
 
 
 def read(source: SourceText) -> Reading:
@@ -181,14 +188,24 @@ def _inferred(result: Mapping[str, Any]) -> ChainAcceptance:
 
 def _batch_size(result: Mapping[str, Any], completed: float | None) -> float | None:
     """Return how many requests were decoded together: the limit where it was reached."""
-    limit = positive_at(result, "max_concurrency")
-    end_to_end_ms, duration_s = positive_at(result, "mean_e2el_ms"), positive_at(result, "duration")
-    if completed is None or end_to_end_ms is None or duration_s is None:
+    limit, in_flight = positive_at(result, "max_concurrency"), _in_flight(result, completed)
+    if in_flight is None:
         return limit
-    in_flight = completed * end_to_end_ms * MILLI / duration_s
     if limit is not None and abs(in_flight / limit - 1) <= _LOAD_TOLERANCE:
         return limit
     return max(in_flight, 1.0)  # below one, the server was idle in between
+
+
+def _in_flight(result: Mapping[str, Any], completed: float | None) -> float | None:
+    """Return the mean of requests at once, by Little's law from the latency that is written."""
+    end_to_end_ms, duration_s = positive_at(result, "mean_e2el_ms"), positive_at(result, "duration")
+    if end_to_end_ms is not None and duration_s is not None and completed is not None:
+        return completed * end_to_end_ms * MILLI / duration_s
+    time_per_token_ms = positive_at(result, "mean_tpot_ms")
+    throughput = positive_at(result, "output_throughput")
+    if any(key in result for key in _END_TO_END) or time_per_token_ms is None or throughput is None:
+        return None
+    return throughput * time_per_token_ms * MILLI  # those that decode
 
 
 def _load(result: Mapping[str, Any]) -> tuple[object, ...]:

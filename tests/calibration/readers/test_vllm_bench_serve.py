@@ -69,6 +69,17 @@ def test_a_round_takes_the_time_per_token_times_the_accept_length() -> None:
     assert codes(reading) == set()
 
 
+def test_the_default_metrics_are_recognised_and_the_batch_is_throughput_times_time_per_token() -> (
+    None
+):
+    default = {key: cell for key, cell in COUNTED.items() if not key.endswith("_e2el_ms")}
+    default = {**default, "max_concurrency": None, "output_throughput": 900.0}
+    assert recognise(json.dumps(default))
+    assert read_results(default).rows[0].cells["batch_size"] == pytest.approx(900 * 0.004)
+    limited = {**default, "max_concurrency": 4}  # 3.6 of 4 decode, the others prefill
+    assert read_results(limited).rows[0].cells["batch_size"] == 4
+
+
 def test_one_token_a_chunk_is_a_baseline_and_more_are_an_accept_length() -> None:
     baseline = read_results({**PLAIN, "mean_itl_ms": 7.5 * 1.19})
     assert baseline.rows[0].cells["num_steps"] == 0
