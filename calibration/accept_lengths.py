@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.notes import Note
-from calibration.questions import UsageError, longest_accept_length
-from specmodel.configuration import Configuration
+from calibration.questions import UsageError
 from specmodel.errors import ParameterError
-from specmodel.question import AcceptLength, Estimate
+from specmodel.question import AcceptLength, Configuration, Estimate, longest_accept_length
 
 # A cold prediction from one number needs nothing of the acceptance models, so they load on demand.
 if TYPE_CHECKING:

@@ -17,14 +17,18 @@ from calibration.questions import (
     check_verified_tokens,
     configurations,
     depth_unknown,
-    longest_accept_length,
     workload_of,
 )
-from specmodel.calibrated import Calibration, Observation
-from specmodel.configuration import Configuration
+from specmodel.calibration import Calibration, Observation
 from specmodel.errors import ParameterError
 from specmodel.prediction import Prediction
-from specmodel.question import AcceptLength, Estimate, Question
+from specmodel.question import (
+    AcceptLength,
+    Configuration,
+    Estimate,
+    Question,
+    longest_accept_length,
+)
 
 if TYPE_CHECKING:
     from specmodel.acceptance import FullAccuracy

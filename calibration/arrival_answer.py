@@ -17,13 +17,17 @@ from calibration.questions import (
     calibrated_depth,
     check_verified_tokens,
     configurations,
-    longest_accept_length,
     workload_of,
 )
 from specmodel.arrival import BatchServer, paying_rates_per_s
-from specmodel.calibrated import Calibration
-from specmodel.configuration import Configuration
-from specmodel.question import AcceptLength, Estimate, Question
+from specmodel.calibration import Calibration
+from specmodel.question import (
+    AcceptLength,
+    Configuration,
+    Estimate,
+    Question,
+    longest_accept_length,
+)
 
 Array = NDArray[np.float64]
 

@@ -4,11 +4,10 @@ from typing import NamedTuple
 
 from calibration.physical.explanation import Explanation
 from calibration.physical.scenario import Scenario
-from specmodel.calibrated import Calibration, Observation
-from specmodel.configuration import Configuration
+from specmodel.calibration import Calibration, Observation
 from specmodel.posterior import Posterior
 from specmodel.prediction import predict
-from specmodel.question import AcceptLength, Estimate, Question
+from specmodel.question import AcceptLength, Configuration, Estimate, Question
 
 FEW_REQUESTS = 4.0
 """Batch up to which a step is bound by reading weights, so that these causes apply. [-]"""

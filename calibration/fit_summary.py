@@ -19,7 +19,7 @@ from calibration.soundness import assess_soundness
 from calibration.system_rows import SystemRows, system_rows
 from calibration.systems import SystemPoints, select_system
 from calibration.table import Points
-from specmodel.calibrated import Calibration, Observation
+from specmodel.calibration import Calibration, Observation
 from specmodel.prediction import Prediction, predict
 from specmodel.prior import Prior, load_prior
 from specmodel.question import AcceptLength, Question

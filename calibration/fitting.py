@@ -26,7 +26,7 @@ from calibration.system_rows import SystemRows, numbers, speculative, system_row
 from calibration.systems import SystemPoints, select_system
 from calibration.table import Points
 from specmodel.baselines import Baselines
-from specmodel.calibrated import PRIOR_DOMINATED, Calibration, Observation
+from specmodel.calibration import PRIOR_DOMINATED, Calibration, Observation
 from specmodel.constants import NAMES
 from specmodel.errors import FitError, SpecModelError
 from specmodel.prior import Prior, load_prior

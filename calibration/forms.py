@@ -6,11 +6,16 @@ from calibration.accept_lengths import AcceptLengths, accept_length_draws
 from calibration.notes import Note
 from calibration.prediction_notes import prediction_notes
 from calibration.questions import AskedConfiguration
-from specmodel.calibrated import Calibration
-from specmodel.configuration import Configuration
+from specmodel.calibration import Calibration
 from specmodel.errors import SpecModelError
-from specmodel.prediction import Prediction, accept_length_needed, accept_length_over, predict
-from specmodel.question import AcceptLength, Estimate, Question, question_rows
+from specmodel.prediction import (
+    Prediction,
+    accept_length_needed,
+    accept_length_over,
+    predict,
+    question_rows,
+)
+from specmodel.question import AcceptLength, Configuration, Estimate, Question
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 from specmodel.constants import CONSTANTS, Constant
 
 SAME_ACCEPT_LENGTH = 1.1

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 
 Array = NDArray[np.float64]
 
@@ -78,7 +78,7 @@ def at_calibrated_loads(frame: pd.DataFrame, calibration: Calibration) -> pd.Dat
     Examples
     --------
     >>> from dataclasses import replace
-    >>> from specmodel.configuration import Configuration
+    >>> from specmodel.question import Configuration
     >>> calibration = replace(
     ...     Calibration.from_prior(), configurations=(Configuration(num_steps=3.0, context_tokens=1150.0),),
     ...     hull={"context_tokens": (1040.0, 1261.5)})

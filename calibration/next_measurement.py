@@ -1,7 +1,7 @@
 """Which measurements would tell most about a system, from what its points lack."""
 
 from calibration.identifiability import accept_lengths_differ, stated_depths
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 
 _SHALLOW, _DEEP = 1, 7
 _MIDDLE = 4

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 
 
 class Note(NamedTuple):

@@ -12,19 +12,13 @@ from calibration.measured_loads import at_calibrated_loads, with_common_loads
 from calibration.notes import Note, broken_baseline_notes
 from calibration.planned_points import PlannedPoints, read_planned_points
 from calibration.prediction_notes import calibration_notes, prediction_notes
-from calibration.questions import (
-    AskedConfiguration,
-    UsageError,
-    configurations,
-    longest_accept_length,
-    workload_of,
-)
+from calibration.questions import AskedConfiguration, UsageError, configurations, workload_of
 from calibration.system_rows import measured_share, numbers, texts
 from calibration.table import SYSTEM_COLUMNS
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError, SpecModelError
 from specmodel.prediction import Prediction, predict
-from specmodel.question import AcceptLength, Estimate, Question
+from specmodel.question import AcceptLength, Estimate, Question, longest_accept_length
 
 _ROUNDING = 5e-3
 _MOST_NAMES = 8

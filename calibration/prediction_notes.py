@@ -6,14 +6,13 @@ from typing import Final
 import numpy as np
 
 from calibration.notes import Note
-from calibration.questions import depth_unknown, longest_accept_length
-from specmodel.calibrated import Calibration
-from specmodel.configuration import Configuration
+from calibration.questions import depth_unknown
+from specmodel.calibration import Calibration
 from specmodel.constants import CONSTANTS, NUM_CONSTANTS, index_of, slope
 from specmodel.cost import UNKNOWN_DEPTH_NUM_STEPS
 from specmodel.posterior import NEW
-from specmodel.prediction import Prediction
-from specmodel.question import question_rows
+from specmodel.prediction import Prediction, question_rows
+from specmodel.question import Configuration, longest_accept_length
 from specmodel.speedup import log_speedup_gradient
 
 _EXPONENT: Final = index_of("draft_time_exponent")

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from specmodel.calibrated import Calibration
-from specmodel.configuration import Configuration
+from specmodel.calibration import Calibration
 from specmodel.errors import SpecModelError, UnknownKeyError
+from specmodel.question import Configuration
 
 
 class UsageError(SpecModelError):
@@ -200,34 +200,6 @@ def workload_of(
     # Points that do not name their workload do not say that the next run is the same one: its
     # baseline is still the only one known, but what it misses is drawn anew.
     return here[0] if len(here) == 1 and here[0] else None
-
-
-def longest_accept_length(configuration: Configuration) -> float | None:
-    """Most tokens that a round of a configuration can emit; None where that is not known.
-
-    Parameters
-    ----------
-    configuration : Configuration
-        Depth, branching and verified tokens.
-
-    Returns
-    -------
-    float or None
-        ``num_steps + 1``, or the verified tokens where they are fewer, or where one draft step
-        proposes a whole block, [tokens].
-
-    Examples
-    --------
-    >>> longest_accept_length(Configuration(num_steps=5))
-    6.0
-    >>> longest_accept_length(Configuration(num_steps=1, num_draft_tokens=8.0))
-    8.0
-    """
-    num_steps, tokens = configuration.num_steps, configuration.num_draft_tokens
-    if num_steps is None or tokens is None:
-        return tokens
-    block = num_steps == 1 and configuration.topk == 1 and tokens > 2
-    return float(tokens) if block else min(num_steps + 1.0, tokens)
 
 
 def _distinct(names: Iterable[str]) -> list[str]:

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from calibration.arrival_question import AskedArrival, ServerTimes, between_batches
 from calibration.questions import UsageError
 from specmodel.baselines import Baseline
-from specmodel.calibrated import Calibration
-from specmodel.configuration import Configuration
+from specmodel.calibration import Calibration
 from specmodel.cost import BatchCurve
 from specmodel.cost.batch_curve import StepTime
 from specmodel.cost.round_terms import (
@@ -24,8 +23,8 @@ from specmodel.cost.round_terms import (
 from specmodel.form_error import CONTEXT_ORIGIN_TOKENS
 from specmodel.optimum.round_draws import draw_rounds
 from specmodel.posterior import Rows
-from specmodel.prediction import log_round_cost
-from specmodel.question import Question, question_rows
+from specmodel.prediction import log_round_cost, question_rows
+from specmodel.question import Configuration, Question
 
 Array = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.system_rows import SystemRows
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 
 
 class Residuals(NamedTuple):

@@ -13,9 +13,9 @@ from calibration.baselines import own_baseline
 from calibration.measured_loads import with_common_loads
 from calibration.table import decode_only_rows
 from specmodel.baselines import Baseline, Baselines
-from specmodel.configuration import Configuration, Run
 from specmodel.cost import BatchCurve, round_terms
 from specmodel.posterior import NEW, Rows
+from specmodel.question import Configuration, Run
 from specmodel.speedup import non_decode_share_from_ttft
 from specmodel.units import MILLI
 

@@ -11,10 +11,9 @@ if TYPE_CHECKING:
     from specmodel.acceptance import MarginalAccuracy as MarginalAccuracy
     from specmodel.baselines import Baseline as Baseline
     from specmodel.baselines import Baselines as Baselines
-    from specmodel.calibrated import Calibration as Calibration
-    from specmodel.calibration_file import load_calibration as load_calibration
-    from specmodel.calibration_file import save_calibration as save_calibration
-    from specmodel.configuration import Configuration as Configuration
+    from specmodel.calibration import Calibration as Calibration
+    from specmodel.calibration import load_calibration as load_calibration
+    from specmodel.calibration import save_calibration as save_calibration
     from specmodel.cost import BatchCurve as BatchCurve
     from specmodel.cost import RoundTerms as RoundTerms
     from specmodel.cost import round_cost as round_cost
@@ -23,11 +22,12 @@ if TYPE_CHECKING:
     from specmodel.prediction import Prediction as Prediction
     from specmodel.prediction import accept_length_needed as accept_length_needed
     from specmodel.prediction import predict as predict
+    from specmodel.prediction import sensitivities as sensitivities
     from specmodel.prior import Prior as Prior
     from specmodel.prior import load_prior as load_prior
     from specmodel.question import AcceptLength as AcceptLength
+    from specmodel.question import Configuration as Configuration
     from specmodel.question import Question as Question
-    from specmodel.sensitivity import sensitivities as sensitivities
     from specmodel.speedup import accept_length_for_speedup as accept_length_for_speedup
     from specmodel.speedup import elasticities as elasticities
     from specmodel.speedup import round_cost_from_throughput as round_cost_from_throughput
@@ -37,9 +37,9 @@ _HOME = {
     "Baseline": "baselines",
     "Baselines": "baselines",
     "BatchCurve": "cost",
-    "Calibration": "calibrated",
+    "Calibration": "calibration",
     "ConditionalAccuracy": "acceptance",
-    "Configuration": "configuration",
+    "Configuration": "question",
     "FullAccuracy": "acceptance",
     "MarginalAccuracy": "acceptance",
     "Prediction": "prediction",
@@ -50,14 +50,14 @@ _HOME = {
     "accept_length_for_speedup": "speedup",
     "accept_length_needed": "prediction",
     "elasticities": "speedup",
-    "load_calibration": "calibration_file",
+    "load_calibration": "calibration",
     "load_prior": "prior",
     "predict": "prediction",
     "round_cost": "cost",
     "round_cost_from_throughput": "speedup",
     "round_terms": "cost",
-    "save_calibration": "calibration_file",
-    "sensitivities": "sensitivity",
+    "save_calibration": "calibration",
+    "sensitivities": "prediction",
 }
 
 __all__ = [

@@ -19,6 +19,11 @@ NEW = -1
 """Index of a configuration or run that the points do not hold."""
 
 
+def effect_index(known: tuple[object, ...], one: object) -> int:
+    """Position of a configuration or run among those with an effect; `NEW` where it has none."""
+    return known.index(one) if one in known else NEW
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:

@@ -1,17 +1,24 @@
-"""Answers: from a calibration and a question to speed-up, throughput and their intervals."""
+"""Answers: from a calibrated system and a question to speed-up, throughput and their intervals."""
 
-from dataclasses import dataclass
-from typing import final
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specmodel.calibrated import Calibration
-from specmodel.constants import NUM_CONSTANTS, slope
-from specmodel.cost import round_cost_gradient, round_cost_parts
-from specmodel.posterior import NEW, Rows
-from specmodel.question import Estimate, Question, baseline_of, question_rows
-from specmodel.speedup import accept_length_for_speedup
+from specmodel.baselines import Baselines
+from specmodel.constants import NAMES, NUM_CONSTANTS, slope
+from specmodel.cost import (
+    REFERENCE_STEP_TIME_S,
+    BatchCurve,
+    round_cost_gradient,
+    round_cost_parts,
+    round_terms,
+)
+from specmodel.posterior import NEW, Posterior, Rows, effect_index
+from specmodel.question import Configuration, Estimate, Question, Run
+from specmodel.speedup import accept_length_for_speedup, log_speedup_gradient
 
 Array = NDArray[np.float64]
 
@@ -20,6 +27,43 @@ CENTRAL = 0.90
 
 _LOW, _HIGH = (1 - CENTRAL) / 2, (1 + CENTRAL) / 2
 _NORMAL_HIGH = 1.6448536269514722
+
+SAME_BASELINE = 0.01
+"""Relative difference up to which baselines at one load count as the same. [-]"""
+
+BATCH_LOG_SD = 0.15
+"""Log-sd of the round cost one octave of batch away, growing as the square root of the octaves: the rms
+change between batches of one configuration in the packaged systems. [-]"""
+
+PRIOR_BATCHES = (1.0, 8.0)
+"""Batches of most systems that taught the priors. [requests]"""
+
+
+class Predictable(Protocol):
+    """What a prediction reads of a calibrated system; see `specmodel.calibration.Calibration`."""
+
+    @property
+    def posterior(self) -> Posterior: ...
+    @property
+    def baselines(self) -> Baselines: ...
+    @property
+    def curve(self) -> BatchCurve | None: ...
+    @property
+    def configurations(self) -> tuple[Configuration, ...]: ...
+    @property
+    def runs(self) -> tuple[Run, ...]: ...
+    @property
+    def num_experts(self) -> float: ...
+    @property
+    def experts_per_token(self) -> float: ...
+    @property
+    def num_points(self) -> int: ...
+    @property
+    def decode_only(self) -> bool: ...
+    @property
+    def throughput_scope(self) -> str: ...
+    @property
+    def draft_scale(self) -> float: ...
 
 
 @final
@@ -80,16 +124,16 @@ class Prediction:
     breakdown: tuple[BreakdownTerm, ...]
 
 
-def predict(calibration: Calibration, questions: list[Question]) -> tuple[Prediction, ...]:
+def predict(system: Predictable, questions: Sequence[Question]) -> tuple[Prediction, ...]:
     r"""Speed-up, throughput and round cost of each question, with central 90 % intervals.
 
     .. math:: \frac{1}{S} = f + (1-f)\frac{R}{\tau}
 
     Parameters
     ----------
-    calibration : Calibration
+    system : Predictable
         Of the system; `Calibration.from_prior()` where there is none.
-    questions : list of Question
+    questions : sequence of Question
         What to predict.
 
     Returns
@@ -109,7 +153,7 @@ def predict(calibration: Calibration, questions: list[Question]) -> tuple[Predic
 
     Examples
     --------
-    >>> from specmodel import AcceptLength, Configuration
+    >>> from specmodel import AcceptLength, Calibration, Configuration
     >>> question = Question(
     ...     accept_length=AcceptLength.exact(2.75), configuration=Configuration(num_steps=5)
     ... )
@@ -119,24 +163,24 @@ def predict(calibration: Calibration, questions: list[Question]) -> tuple[Predic
     """
     if not questions:
         return ()
-    rows = question_rows(calibration, questions)
+    rows = question_rows(system, questions)
     accept_log_sd = np.array([question.accept_length.log_sd for question in questions])
-    speedup = calibration.posterior.predict(rows, accept_log_sd=accept_log_sd)
-    log_cost, cost_log_sd = log_round_cost(calibration, rows)
+    speedup = system.posterior.predict(rows, accept_log_sd=accept_log_sd)
+    log_cost, cost_log_sd = log_round_cost(system, rows)
     low, median, high = (speedup.quantile(level) for level in (_LOW, 0.5, _HIGH))
     faster = speedup.probability_above(1.0)
-    effect = calibration.posterior.run_effect(rows.run)
+    effect = system.posterior.run_effect(rows.run)
     answers = []
     for index, question in enumerate(questions):
         cost = _round_cost(float(log_cost[index]), float(cost_log_sd[index]))
         gain = Estimate(median=float(median[index]), low=float(low[index]), high=float(high[index]))
         share = float(speedup.non_decode_share[index])
         target = float(np.exp(-effect[index]))
-        rate = baseline_of(calibration, question)
+        rate = baseline_of(system, question)
         output = gain.scaled(rate) if rate is not None else None
         requests = question.configuration.batch_size or 1.0
-        share_of_rate = 1.0 / requests if calibration.throughput_scope == "aggregate" else 1.0
-        one_user = output is not None and calibration.throughput_scope != "per_gpu"
+        share_of_rate = 1.0 / requests if system.throughput_scope == "aggregate" else 1.0
+        one_user = output is not None and system.throughput_scope != "per_gpu"
         per_user = output.scaled(share_of_rate) if output and one_user else None
         answers.append(
             Prediction(
@@ -154,7 +198,7 @@ def predict(calibration: Calibration, questions: list[Question]) -> tuple[Predic
                 probability_faster=float(faster[index]),
                 non_decode_share=share,
                 breakdown=_breakdown(
-                    calibration,
+                    system,
                     rows,
                     index,
                     share=share,
@@ -215,7 +259,7 @@ def accept_length_over(cost: Estimate, target_speedup: float, non_decode_share: 
 
 
 def accept_length_needed(
-    calibration: Calibration, question: Question, target_speedup: float
+    system: Predictable, question: Question, target_speedup: float
 ) -> Estimate:
     r"""Accept length that a question's configuration needs for a speed-up.
 
@@ -223,7 +267,7 @@ def accept_length_needed(
 
     Parameters
     ----------
-    calibration : Calibration
+    system : Predictable
         Of the system.
     question : Question
         Its accept length does not matter.
@@ -246,7 +290,7 @@ def accept_length_needed(
 
     Examples
     --------
-    >>> from specmodel import AcceptLength, Configuration
+    >>> from specmodel import AcceptLength, Calibration, Configuration
     >>> question = Question(
     ...     accept_length=AcceptLength.exact(2.0), configuration=Configuration(num_steps=5)
     ... )
@@ -255,18 +299,18 @@ def accept_length_needed(
     >>> one < two
     True
     """
-    rows = question_rows(calibration, [question])
-    speedup = calibration.posterior.predict(rows)
-    log_cost, cost_log_sd = log_round_cost(calibration, rows)
+    rows = question_rows(system, [question])
+    speedup = system.posterior.predict(rows)
+    log_cost, cost_log_sd = log_round_cost(system, rows)
     cost = _round_cost(float(log_cost[0]), float(cost_log_sd[0]))
-    effect = float(calibration.posterior.run_effect(rows.run)[0])
+    effect = float(system.posterior.run_effect(rows.run)[0])
     target = float(target_speedup * np.exp(-effect))
     return accept_length_over(cost, target, float(speedup.non_decode_share[0]))
 
 
-def log_round_cost(calibration: Calibration, rows: Rows) -> tuple[Array, Array]:
+def log_round_cost(system: Predictable, rows: Rows) -> tuple[Array, Array]:
     """Logarithm of the mean round cost of each row, and its standard deviation."""
-    posterior = calibration.posterior
+    posterior = system.posterior
     constants = posterior.constants
     cost, gradient = round_cost_gradient(constants, rows.terms)
     internal = gradient * slope(constants) / cost[:, None]
@@ -284,7 +328,7 @@ def log_round_cost(calibration: Calibration, rows: Rows) -> tuple[Array, Array]:
 
 
 def _breakdown(
-    calibration: Calibration,
+    system: Predictable,
     rows: Rows,
     index: int,
     *,
@@ -293,12 +337,10 @@ def _breakdown(
 ) -> tuple[BreakdownTerm, ...]:
     """What the round of one row is made of, at the medians."""
     terms = rows.terms.take(np.array([index], dtype=np.intp))
-    constants = calibration.posterior.constants
+    constants = system.posterior.constants
     verify, draft, tree = (float(part[0]) for part in round_cost_parts(constants, terms))
     lone_step = min(float(constants[0]), verify)
-    effect = float(
-        np.exp(calibration.posterior.configuration_effect(rows.configuration[[index]])[0])
-    )
+    effect = float(np.exp(system.posterior.configuration_effect(rows.configuration[[index]])[0]))
     parts = {
         "one target step and host": lone_step,
         "verifying the other tokens": verify - lone_step,
@@ -318,3 +360,155 @@ def _breakdown(
         for name, value in parts.items()
         if value > 0
     )
+
+
+def sensitivities(system: Predictable, question: Question) -> dict[str, float]:
+    r"""Relative change of the speed-up per relative change of each quantity, largest first.
+
+    .. math:: \varepsilon_x = \frac{\partial \ln S}{\partial \ln x}
+
+    Parameters
+    ----------
+    system : Predictable
+        Of the system.
+    question : Question
+        Where to look.
+
+    Returns
+    -------
+    dict of str to float
+        ``accept_length``, ``round_cost`` and every constant by name; quantities that do not matter
+        here are 0, [-].
+
+    Raises
+    ------
+    ParameterError
+        If a quantity is outside what is possible.
+
+    Notes
+    -----
+    Exact derivatives at the median constants: 1 % more accept length changes the speed-up by
+    ``accept_length`` per cent.
+
+    Examples
+    --------
+    >>> from specmodel import AcceptLength, Calibration, Configuration
+    >>> question = Question(
+    ...     accept_length=AcceptLength.exact(2.75), configuration=Configuration(num_steps=5)
+    ... )
+    >>> found = sensitivities(Calibration.from_prior(), question)
+    >>> 0.8 < found["accept_length"] <= 1.0 and found["step_cost"] < 0
+    True
+    """
+    rows = question_rows(system, [question])
+    constants = system.posterior.constants
+    _, gradient, decode, _ = log_speedup_gradient(
+        constants, rows.terms, rows.accept_length, rows.baseline_deficit, rows.measured_share
+    )
+    found = {"accept_length": float(decode[0]), "round_cost": float(-decode[0])}
+    found |= dict(zip(NAMES, (gradient[0] * constants).tolist(), strict=True))
+    return dict(sorted(found.items(), key=lambda pair: -np.abs(pair[1])))
+
+
+def question_rows(system: Predictable, questions: Sequence[Question]) -> Rows:
+    """Arrays of questions, with the effects of the calibration they touch."""
+    configurations = [question.configuration for question in questions]
+    baselines = [baseline_of(system, question) for question in questions]
+
+    def column(name: str) -> Array:
+        values = [getattr(one, name) for one in configurations]
+        return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+    batch, context = column("batch_size"), column("context_tokens")
+    rates = np.array([np.nan if rate is None else rate for rate in baselines], dtype=np.float64)
+    deficit = system.baselines.deficit(rates, batch, context)
+    terms = round_terms(
+        num_steps=column("num_steps"),
+        topk=column("topk"),
+        num_draft_tokens=column("num_draft_tokens"),
+        batch_size=batch,
+        context_tokens=context,
+        num_experts=system.num_experts,
+        experts_per_token=system.experts_per_token,
+        curve=system.curve,
+        step_time_s=_step_time_s(system, batch, context, rates),
+    )
+    unmeasured = 0.0 if system.decode_only else np.nan
+    carried = np.hypot(terms.carried, _carried_over_batches(system, batch))
+    return Rows(
+        terms=replace(terms, carried=carried),
+        accept_length=np.array([one.accept_length.estimate.median for one in questions]),
+        baseline_deficit=deficit,
+        measured_share=np.array(
+            [
+                unmeasured if question.non_decode_share is None else question.non_decode_share
+                for question in questions
+            ]
+        ),
+        configuration=np.array(
+            [effect_index(system.configurations, one) for one in configurations], dtype=np.intp
+        ),
+        run=np.array([_run_index(system, question) for question in questions], dtype=np.intp),
+    )
+
+
+def _run_index(system: Predictable, question: Question) -> int:
+    """Run of a question; a workload that is not named may be any other one, so it is new."""
+    if question.workload is None:
+        return NEW
+    configuration = question.configuration
+    return effect_index(
+        system.runs,
+        Run(
+            workload=question.workload,
+            tree=(configuration.topk or 1) > 1,
+            batch_size=configuration.batch_size,
+            context_tokens=configuration.context_tokens,
+        ),
+    )
+
+
+def _step_time_s(system: Predictable, batch: Array, context: Array, rates: Array) -> Array:
+    """Baseline step time at each load: measured, else that of the points, else of the question."""
+    measured = system.baselines.step_time_s(batch, context)
+    if system.num_points:
+        # Without a batch curve nothing says how another load shifts the share of a draft step.
+        other = np.full(batch.shape, REFERENCE_STEP_TIME_S / system.draft_scale)
+    else:
+        other = batch / rates
+    return np.where(np.isfinite(batch), np.where(np.isfinite(measured), measured, other), np.nan)
+
+
+def _carried_over_batches(system: Predictable, batch: Array) -> Array:
+    """Log-sd of the round cost at batches that no point has, where there is no batch curve."""
+    curve = system.curve
+    if curve is not None and curve.num_batches > 1:
+        return np.zeros(batch.shape)
+    stated = {one.batch_size for one in system.configurations} - {None}
+    known = np.array(sorted(value for value in stated if value) or PRIOR_BATCHES)
+    if system.num_points and not stated:
+        return np.zeros(batch.shape)  # the points do not say their batch, so none is another one
+    octaves = np.abs(np.log2(np.nan_to_num(batch, nan=known[0])) - np.log2(known)[:, None])
+    return np.asarray(BATCH_LOG_SD * np.sqrt(octaves.min(axis=0)))
+
+
+def baseline_of(system: Predictable, question: Question) -> float | None:
+    """Baseline throughput of a question: given, that of its workload, or the only one known."""
+    if question.baseline_tokens_per_s is not None:
+        return question.baseline_tokens_per_s
+    configuration = question.configuration
+    load = [
+        np.nan if value is None else value
+        for value in (configuration.batch_size, configuration.context_tokens)
+    ]
+    if question.workload is not None:
+        found = system.baselines.find(question.workload, *load)
+        return found.tokens_per_s if found else None
+    rates = [
+        entry.tokens_per_s
+        for entry in system.baselines.entries
+        if np.array_equal([entry.batch_size, entry.context_tokens], load, equal_nan=True)
+    ]
+    # One baseline, told several times or rounded differently; workloads differ by more.
+    one = bool(rates) and max(rates) <= (1.0 + SAME_BASELINE) * min(rates)
+    return float(np.mean(rates)) if one else None

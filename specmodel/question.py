@@ -1,27 +1,89 @@
-"""Questions: what to predict, completed from the calibration and turned into arrays."""
+"""What to predict: configurations, accept lengths and questions, as plain records."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
-import numpy as np
-from numpy.typing import NDArray
+from specmodel.errors import ParameterError
 
-from specmodel.calibrated import Calibration
-from specmodel.configuration import Configuration, Run
-from specmodel.cost import REFERENCE_STEP_TIME_S, round_terms
-from specmodel.posterior import NEW, Rows
 
-Array = NDArray[np.float64]
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """How a round drafts and verifies, and the load; None where it is not known.
 
-SAME_BASELINE = 0.01
-"""Relative difference up to which baselines at one load count as the same. [-]"""
+    What follows from the rest is filled in, so that two spellings of one configuration are equal:
+    an unstated topk is a chain, and a chain verifies ``num_steps + 1`` tokens.
 
-BATCH_LOG_SD = 0.15
-"""Log-sd of the round cost one octave of batch away, growing as the square root of the octaves: the rms
-change between batches of one configuration in the packaged systems. [-]"""
+    Parameters
+    ----------
+    num_steps : float or None
+        Draft depth, at least 0, [tokens].
+    topk : float or None
+        Branching, at least 1; 1 = chain.
+    num_draft_tokens : float or None
+        Verified tokens per request, root included, at least 1, [tokens].
+    batch_size : float or None
+        Running requests, at least 1.
+    context_tokens : float or None
+        Context, not negative, [tokens].
 
-PRIOR_BATCHES = (1.0, 8.0)
-"""Batches of most systems that taught the priors. [requests]"""
+    Raises
+    ------
+    ParameterError
+        If a number is below what is possible.
+    """
+
+    num_steps: float | None = None
+    topk: float | None = None
+    num_draft_tokens: float | None = None
+    batch_size: float | None = None
+    context_tokens: float | None = None
+
+    def __post_init__(self) -> None:
+        least = {"num_steps": 0, "topk": 1, "num_draft_tokens": 1, "batch_size": 1}
+        for name, bound in {**least, "context_tokens": 0}.items():
+            value = getattr(self, name)
+            if value is not None and not value >= bound:
+                raise ParameterError(name, f"{value:g}", f"at least {bound}")
+        if self.topk is None:
+            object.__setattr__(self, "topk", 1.0)
+        if self.num_draft_tokens is None and self.num_steps is not None:
+            object.__setattr__(self, "num_draft_tokens", self.num_steps + 1.0)
+
+    def __str__(self) -> str:
+        """Short form for tables."""
+        parts = ["depth not stated" if self.num_steps is None else f"depth {self.num_steps:g}"]
+        if self.topk is not None and self.topk > 1:
+            parts.append(f"topk {self.topk:g}")
+        chain = self.num_steps is not None and self.num_draft_tokens == self.num_steps + 1
+        if self.num_draft_tokens is not None and not (chain and self.topk == 1):
+            parts.append(f"{self.num_draft_tokens:g} draft tokens")
+        if self.batch_size is not None:
+            parts.append(f"batch {self.batch_size:g}")
+        if self.context_tokens is not None:
+            parts.append(f"context {self.context_tokens:g}")
+        return ", ".join(parts)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Rows that share a baseline and a way of drafting.
+
+    Parameters
+    ----------
+    workload : str
+        Empty where the points do not name it.
+    tree : bool
+        Whether topk is above 1.
+    batch_size, context_tokens : float or None
+        The load.
+    """
+
+    workload: str
+    tree: bool
+    batch_size: float | None = None
+    context_tokens: float | None = None
 
 
 @final
@@ -93,104 +155,29 @@ class Question:
     non_decode_share: float | None = None
 
 
-def question_rows(calibration: Calibration, questions: list[Question]) -> Rows:
-    """Arrays of questions, with the effects of the calibration they touch."""
-    configurations = [question.configuration for question in questions]
-    baselines = [baseline_of(calibration, question) for question in questions]
+def longest_accept_length(configuration: Configuration) -> float | None:
+    """Most tokens that a round of a configuration can emit; None where that is not known.
 
-    def column(name: str) -> Array:
-        values = [getattr(one, name) for one in configurations]
-        return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    Parameters
+    ----------
+    configuration : Configuration
+        Depth, branching and verified tokens.
 
-    batch, context = column("batch_size"), column("context_tokens")
-    rates = np.array([np.nan if rate is None else rate for rate in baselines], dtype=np.float64)
-    deficit = calibration.baselines.deficit(rates, batch, context)
-    terms = round_terms(
-        num_steps=column("num_steps"),
-        topk=column("topk"),
-        num_draft_tokens=column("num_draft_tokens"),
-        batch_size=batch,
-        context_tokens=context,
-        num_experts=calibration.num_experts,
-        experts_per_token=calibration.experts_per_token,
-        curve=calibration.curve,
-        step_time_s=_step_time_s(calibration, batch, context, rates),
-    )
-    unmeasured = 0.0 if calibration.decode_only else np.nan
-    carried = np.hypot(terms.carried, _carried_over_batches(calibration, batch))
-    return Rows(
-        terms=replace(terms, carried=carried),
-        accept_length=np.array([one.accept_length.estimate.median for one in questions]),
-        baseline_deficit=deficit,
-        measured_share=np.array(
-            [
-                unmeasured if question.non_decode_share is None else question.non_decode_share
-                for question in questions
-            ]
-        ),
-        configuration=np.array(
-            [calibration.configuration_index(one) for one in configurations], dtype=np.intp
-        ),
-        run=np.array([_run_index(calibration, question) for question in questions], dtype=np.intp),
-    )
+    Returns
+    -------
+    float or None
+        ``num_steps + 1``, or the verified tokens where they are fewer, or where one draft step
+        proposes a whole block, [tokens].
 
-
-def _run_index(calibration: Calibration, question: Question) -> int:
-    """Run of a question; a workload that is not named may be any other one, so it is new."""
-    if question.workload is None:
-        return NEW
-    configuration = question.configuration
-    return calibration.run_index(
-        Run(
-            workload=question.workload,
-            tree=(configuration.topk or 1) > 1,
-            batch_size=configuration.batch_size,
-            context_tokens=configuration.context_tokens,
-        )
-    )
-
-
-def _step_time_s(calibration: Calibration, batch: Array, context: Array, rates: Array) -> Array:
-    """Baseline step time at each load: measured, else that of the points, else of the question."""
-    measured = calibration.baselines.step_time_s(batch, context)
-    if calibration.num_points:
-        # Without a batch curve nothing says how another load shifts the share of a draft step.
-        other = np.full(batch.shape, REFERENCE_STEP_TIME_S / calibration.draft_scale)
-    else:
-        other = batch / rates
-    return np.where(np.isfinite(batch), np.where(np.isfinite(measured), measured, other), np.nan)
-
-
-def _carried_over_batches(calibration: Calibration, batch: Array) -> Array:
-    """Log-sd of the round cost at batches that no point has, where there is no batch curve."""
-    curve = calibration.curve
-    if curve is not None and curve.num_batches > 1:
-        return np.zeros(batch.shape)
-    stated = {one.batch_size for one in calibration.configurations} - {None}
-    known = np.array(sorted(value for value in stated if value) or PRIOR_BATCHES)
-    if calibration.num_points and not stated:
-        return np.zeros(batch.shape)  # the points do not say their batch, so none is another one
-    octaves = np.abs(np.log2(np.nan_to_num(batch, nan=known[0])) - np.log2(known)[:, None])
-    return np.asarray(BATCH_LOG_SD * np.sqrt(octaves.min(axis=0)))
-
-
-def baseline_of(calibration: Calibration, question: Question) -> float | None:
-    """Baseline throughput of a question: given, that of its workload, or the only one known."""
-    if question.baseline_tokens_per_s is not None:
-        return question.baseline_tokens_per_s
-    configuration = question.configuration
-    load = [
-        np.nan if value is None else value
-        for value in (configuration.batch_size, configuration.context_tokens)
-    ]
-    if question.workload is not None:
-        found = calibration.baselines.find(question.workload, *load)
-        return found.tokens_per_s if found else None
-    rates = [
-        entry.tokens_per_s
-        for entry in calibration.baselines.entries
-        if np.array_equal([entry.batch_size, entry.context_tokens], load, equal_nan=True)
-    ]
-    # One baseline, told several times or rounded differently; workloads differ by more.
-    one = bool(rates) and max(rates) <= (1.0 + SAME_BASELINE) * min(rates)
-    return float(np.mean(rates)) if one else None
+    Examples
+    --------
+    >>> longest_accept_length(Configuration(num_steps=5))
+    6.0
+    >>> longest_accept_length(Configuration(num_steps=1, num_draft_tokens=8.0))
+    8.0
+    """
+    num_steps, tokens = configuration.num_steps, configuration.num_draft_tokens
+    if num_steps is None or tokens is None:
+        return tokens
+    block = num_steps == 1 and configuration.topk == 1 and tokens > 2
+    return float(tokens) if block else min(num_steps + 1.0, tokens)

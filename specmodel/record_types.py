@@ -33,7 +33,7 @@ def check_types(kind: type, values: Mapping[str, Any]) -> None:
 
     Examples
     --------
-    >>> from specmodel.configuration import Configuration
+    >>> from specmodel.question import Configuration
     >>> check_types(Configuration, {"num_steps": 3, "topk": None})
     >>> check_types(Configuration, {"num_steps": "3"})
     Traceback (most recent call last):

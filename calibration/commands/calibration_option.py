@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 
 DEFAULT_CALIBRATION: Final = "calibration.json"
 PACKAGED_PRIOR: Final = "packaged prior"

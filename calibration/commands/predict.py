@@ -23,7 +23,7 @@ from calibration.commands.option_values import (
 from calibration.commands.output_files import check_outputs
 from calibration.questions import AskedConfiguration, UsageError
 from calibration.report.layout import wrapped
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
 from specmodel.units import MILLI
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from calibration.training.assessment import Assessment, TrainingQuestion
     from calibration.training.training_log import TrainingLog
     from specmodel.acceptance import TransferFactor
-    from specmodel.calibrated import Calibration
+    from specmodel.calibration import Calibration
 
 _MOST_TOKENS = 1e7
 _MOST_SECONDS = 1e6

@@ -12,7 +12,7 @@ from calibration.physical.scenario import Scenario
 from calibration.physical.scenario_record import scenario_from_record
 from calibration.questions import workload_of
 from specmodel.architecture import Collectives, MemoryFit, collectives
-from specmodel.calibrated import Calibration, Observation
+from specmodel.calibration import Calibration, Observation
 from specmodel.physical_fit import PhysicalFit
 from specmodel.prediction import predict
 from specmodel.question import AcceptLength, Estimate, Question

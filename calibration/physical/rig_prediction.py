@@ -18,14 +18,13 @@ from calibration.questions import (
     check_verified_tokens,
     configurations,
 )
-from specmodel.calibrated import Calibration
-from specmodel.configuration import Configuration
+from specmodel.calibration import Calibration
 from specmodel.errors import FitError, UnknownKeyError
 from specmodel.form_error import DEGREES_OF_FREEDOM
 from specmodel.hardware import gpu
 from specmodel.physical_fit import PhysicalFit
 from specmodel.prediction import BreakdownTerm, Prediction, accept_length_over
-from specmodel.question import AcceptLength, Estimate, Question
+from specmodel.question import AcceptLength, Configuration, Estimate, Question
 from specmodel.rig.factors import FACTORS
 from specmodel.student_t import student_t_cdf
 

@@ -7,15 +7,14 @@ from typing import Final, final
 
 from calibration.physical.assumed_rig import link_class
 from calibration.physical.draft_choice import DraftChoice
-from calibration.questions import longest_accept_length
 from specmodel.architecture import ModelShape, stated_weights
-from specmodel.configuration import Configuration
 from specmodel.cost.allreduce_curve import AllReduceCurve
 from specmodel.cost.graph_capture import GraphCapture
 from specmodel.cost.round_inputs import SCHEDULES, Engine, Schedule
 from specmodel.cost.typical_rates import STEP_HOST_S
 from specmodel.errors import ParameterError
 from specmodel.hardware import gpu
+from specmodel.question import Configuration, longest_accept_length
 from specmodel.rig import Rig
 
 KERNELS: Final = ("", "nccl", "engine")

@@ -22,8 +22,8 @@ from calibration.plots.style import (
     new_figure,
 )
 from calibration.system_rows import SystemRows
-from specmodel.calibrated import Calibration
-from specmodel.posterior import LogSpeedup, Rows
+from specmodel.calibration import Calibration
+from specmodel.posterior import LogSpeedup, Rows, effect_index
 from specmodel.units import PERCENT
 
 Array = NDArray[np.float64]
@@ -131,9 +131,10 @@ def plot_fit(calibration: Calibration, rows: SystemRows, path: Path | str) -> No
 def _rows_of(calibration: Calibration, rows: SystemRows) -> Rows:
     """The rows with the indices of the calibration's effects."""
     configuration = np.array(
-        [calibration.configuration_index(one) for one in rows.configurations], dtype=np.intp
+        [effect_index(calibration.configurations, one) for one in rows.configurations],
+        dtype=np.intp,
     )
-    run = np.array([calibration.run_index(one) for one in rows.runs], dtype=np.intp)
+    run = np.array([effect_index(calibration.runs, one) for one in rows.runs], dtype=np.intp)
     known = rows.rows
     return Rows(
         terms=known.terms,

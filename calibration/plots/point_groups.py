@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.plots.style import CATEGORIES, ordered_colours
-from specmodel.configuration import Configuration
+from specmodel.question import Configuration
 from specmodel.units import KIBI
 
 Array = NDArray[np.float64]

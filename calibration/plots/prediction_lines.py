@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from calibration.plots.point_groups import notation, varying
 from specmodel.acceptance.feasibility import ROUNDING_SLACK
-from specmodel.calibrated import Calibration
-from specmodel.configuration import Configuration
+from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
 from specmodel.prediction import Prediction, predict
-from specmodel.question import AcceptLength, Estimate, Question
+from specmodel.question import AcceptLength, Configuration, Estimate, Question
 
 Array = NDArray[np.float64]
 

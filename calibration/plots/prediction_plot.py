@@ -23,7 +23,7 @@ from calibration.plots.style import (
     new_figure,
     ordered_colours,
 )
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 from specmodel.prediction import Prediction
 from specmodel.question import Estimate, Question
 
@@ -72,7 +72,7 @@ def prediction_figure(
 
     Examples
     --------
-    >>> from specmodel.configuration import Configuration
+    >>> from specmodel.question import Configuration
     >>> from specmodel.prediction import predict
     >>> from specmodel.question import AcceptLength
     >>> prior = Calibration.from_prior()
@@ -140,7 +140,7 @@ def plot_prediction(
     Examples
     --------
     >>> import tempfile
-    >>> from specmodel.configuration import Configuration
+    >>> from specmodel.question import Configuration
     >>> from specmodel.prediction import predict
     >>> from specmodel.question import AcceptLength
     >>> prior = Calibration.from_prior()

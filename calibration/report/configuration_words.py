@@ -1,6 +1,6 @@
 """A configuration in few words, for the first column of a table."""
 
-from specmodel.configuration import Configuration
+from specmodel.question import Configuration
 
 
 def short_words(configuration: Configuration) -> str:

@@ -15,7 +15,7 @@ from calibration.report.layout import (
     wrapped,
 )
 from calibration.report.rig_words import PART_NAMES, memory_words, rig_words, round_words
-from specmodel.calibrated import PRIOR_DOMINATED
+from specmodel.calibration import PRIOR_DOMINATED
 from specmodel.question import Estimate
 from specmodel.units import MILLI
 

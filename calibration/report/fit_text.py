@@ -17,7 +17,7 @@ from calibration.report.layout import (
     wrapped,
 )
 from calibration.report.rig_words import rig_words
-from specmodel.calibrated import ConstantEstimate
+from specmodel.calibration import ConstantEstimate
 from specmodel.constants import CONSTANTS
 
 MOST_CONFIGURATIONS = 16

@@ -21,7 +21,7 @@ from calibration.training.served_as import ServedAs, served_as
 from calibration.training.training_log import TrainingLog
 from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
 from specmodel.acceptance.consistency import Finding
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
 from specmodel.units import KILO
 

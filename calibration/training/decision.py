@@ -18,7 +18,7 @@ from calibration.training.outlook import (
 from calibration.training.served_as import ServedAs
 from calibration.training.verdict import Facts, VerdictCode, verdict
 from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
 from specmodel.posterior import Posterior
 from specmodel.prediction import Prediction, accept_length_needed, predict

@@ -8,13 +8,13 @@ from typing import Final, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.questions import longest_accept_length
 from calibration.training.accept_length_path import AcceptLengthPath
 from calibration.training.offline_acceptance import spread_normal
 from calibration.training.speedup_draws import SpeedupDraws, draw_speedups
 from specmodel.acceptance import TransferFactor
-from specmodel.calibrated import Calibration
-from specmodel.question import Estimate, Question, baseline_of
+from specmodel.calibration import Calibration
+from specmodel.prediction import baseline_of
+from specmodel.question import Estimate, Question, longest_accept_length
 from specmodel.units import KILO
 
 Array = NDArray[np.float64]

@@ -10,8 +10,8 @@ from calibration.questions import (
     configurations,
     workload_of,
 )
-from specmodel.calibrated import Calibration
-from specmodel.configuration import Configuration
+from specmodel.calibration import Calibration
+from specmodel.question import Configuration
 
 
 class ServedAs(NamedTuple):

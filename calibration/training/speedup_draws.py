@@ -6,11 +6,12 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 from specmodel.constants import NUM_CONSTANTS, slope
 from specmodel.errors import ParameterError
 from specmodel.posterior import NEW, Posterior, Rows
-from specmodel.question import AcceptLength, Question, question_rows
+from specmodel.prediction import question_rows
+from specmodel.question import AcceptLength, Question
 from specmodel.speedup import log_speedup_gradient
 
 Array = NDArray[np.float64]
@@ -106,7 +107,7 @@ def draw_speedups(
 
     Examples
     --------
-    >>> from specmodel.configuration import Configuration
+    >>> from specmodel.question import Configuration
     >>> asked = Question(accept_length=AcceptLength.exact(1.0), configuration=Configuration(num_steps=5))
     >>> draws = draw_speedups(
     ...     Calibration.from_prior(), asked, longest=6.0, num_draws=2000, rng=np.random.default_rng(0)

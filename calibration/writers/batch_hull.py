@@ -4,7 +4,7 @@ import math
 from typing import Final
 
 from calibration.writers.accept_lengths_by_depth import AcceptLengths, given_depths
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
 
 EVERY_BATCH: Final = 64

@@ -17,10 +17,9 @@ from calibration.writers.loaded_server import (
     overhead_note,
 )
 from calibration.writers.schedule import BatchChoice, DepthRange, DepthSchedule
-from specmodel.calibrated import Calibration
-from specmodel.configuration import Configuration
+from specmodel.calibration import Calibration
 from specmodel.prediction import predict
-from specmodel.question import AcceptLength, Question
+from specmodel.question import AcceptLength, Configuration, Question
 
 TIE: Final = 0.01
 """Relative throughput within which two depths are equal; the smaller one is taken, as vLLM's own tuner

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from calibration.writers.batch_hull import context_of
 from specmodel.atomic_file import write_text_atomically
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 from specmodel.cost import BatchCurve, round_cost_parts, round_terms
 from specmodel.errors import ParameterError
 

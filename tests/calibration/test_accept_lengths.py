@@ -15,8 +15,8 @@ from calibration.accept_lengths import (
 )
 from calibration.questions import UsageError
 from specmodel.acceptance import TRANSFER_PRIOR
-from specmodel.configuration import Configuration
 from specmodel.errors import ParameterError
+from specmodel.question import Configuration
 
 FULL = (0.742, 0.47, 0.29, 0.15, 0.097)
 CONDITIONAL = (0.77, 0.65, 0.60, 0.57, 0.53)

@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 
 from calibration.cli import main
-from specmodel.calibrated import SCHEMA_VERSION
+from specmodel.calibration import SCHEMA_VERSION
 
 Run = Callable[..., Result]
 

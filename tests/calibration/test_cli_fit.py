@@ -9,7 +9,7 @@ import pytest
 from click.testing import Result
 
 from calibration.packaged import packaged_tables
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 
 Run = Callable[..., Result]
 

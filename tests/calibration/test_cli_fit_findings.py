@@ -9,7 +9,7 @@ from calibration.diagnosis import diagnose
 from calibration.fit_summary import FitSummary, fit_summary
 from calibration.identifiability import constants_in_play, untold_constants
 from calibration.next_measurement import next_measurements
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 
 
 def summary(folder: Path, header: str, lines: Sequence[str]) -> FitSummary:

@@ -13,7 +13,7 @@ from calibration import fit
 from calibration.physical.rig_of_points import AskedRig
 from calibration.physical.scenario_changes import KEYS
 from calibration.report.layout import fits
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 from specmodel.measurement.example import example_record
 from specmodel.measurement.record_file import save_record
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from calibration.fitting import fit
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 from tests.calibration.readers.sglang_log_generator import LogPlan, LogTruth, generate_log
 
 FIXED_COST, STEP_COST = 1.31, 0.085  # in steps of 11 ms

@@ -14,7 +14,7 @@ from calibration.readers import Reading, Row
 from calibration.readers.reading import Cell
 from calibration.system_rows import system_rows
 from calibration.table import frame_of
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 
 
 def frame(rows: list[tuple[float, float, float]]) -> pd.DataFrame:

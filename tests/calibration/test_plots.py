@@ -34,11 +34,10 @@ from calibration.plots.style import CATEGORIES, ordered_colours
 from calibration.points import read_points
 from calibration.system_rows import SystemRows, system_rows
 from specmodel.atomic_file import OutputError
-from specmodel.calibrated import Calibration
-from specmodel.configuration import Configuration
+from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
 from specmodel.prediction import predict
-from specmodel.question import AcceptLength, Estimate, Question
+from specmodel.question import AcceptLength, Configuration, Estimate, Question
 
 Array = NDArray[np.float64]
 

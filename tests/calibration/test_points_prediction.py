@@ -10,10 +10,9 @@ import pytest
 from click.testing import Result
 
 from calibration.points_prediction import predict_points
-from specmodel.calibrated import Calibration
-from specmodel.configuration import Configuration
+from specmodel.calibration import Calibration
 from specmodel.prediction import predict
-from specmodel.question import AcceptLength, Question
+from specmodel.question import AcceptLength, Configuration, Question
 
 Run = Callable[..., Result]
 

@@ -11,13 +11,12 @@ from calibration.questions import (
     calibrated_depth,
     configurations,
     depth_unknown,
-    longest_accept_length,
     workload_of,
 )
 from specmodel.baselines import Baseline, Baselines
-from specmodel.calibrated import Calibration
-from specmodel.configuration import Configuration
+from specmodel.calibration import Calibration
 from specmodel.errors import UnknownKeyError
+from specmodel.question import Configuration, longest_accept_length
 
 
 def calibrated(*known: Configuration, baselines: tuple[Baseline, ...] = ()) -> Calibration:

@@ -11,7 +11,7 @@ from calibration import fit
 from calibration.packaged import packaged_table
 from specmodel import AcceptLength, Calibration, Question, predict
 from specmodel.atomic_file import OutputError
-from specmodel.calibration_file import calibration_from_record, calibration_to_record
+from specmodel.calibration import calibration_from_record, calibration_to_record
 from specmodel.errors import FormatError
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from specmodel import AcceptLength, Calibration, Configuration, Question, load_prior, predict
 from specmodel.constants import NAMES, NUM_CONSTANTS, to_internal
-from specmodel.sensitivity import sensitivities
+from specmodel.prediction import sensitivities
 
 QUESTION = Question(
     accept_length=AcceptLength.exact(2.9),

@@ -16,7 +16,7 @@ from calibration.physical.scenario import Scenario
 from calibration.physical.scenario_changes import all_changed
 from calibration.physical.whatif import what_if
 from calibration.questions import AskedConfiguration
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 from specmodel.physical_fit import PhysicalFit
 from specmodel.question import Estimate
 

@@ -10,7 +10,7 @@ from typing import Any
 from calibration import fit
 from calibration.packaged import packaged_table
 from calibration.physical.rig_of_points import AskedRig
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 
 REFERENCE_RIG = AskedRig(model="Kimi-K2.5", gpu="RTX PRO 6000 Server", num_gpus=8)
 LLAMA_RIG = AskedRig(model="Llama-3.1-8B", gpu="H100")

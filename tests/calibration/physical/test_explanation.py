@@ -18,7 +18,7 @@ from calibration.report.explain_json import explain_json
 from calibration.report.explain_text import explain_text
 from calibration.report.layout import fits
 from calibration.systems import systems
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 from specmodel.errors import SpecModelError
 from specmodel.rig.factors import FACTORS, multipliers_of
 from tests.calibration.physical.known_rigs import (

@@ -15,15 +15,13 @@ from calibration.physical.measured_draft import measured_draft
 from calibration.physical.rig_of_points import AskedRig
 from calibration.physical.rig_prediction import changed_rig, rig_predictions, speedup_ratio
 from calibration.physical.scenario_record import scenario_from_record, scenario_to_record
-from specmodel.calibrated import Calibration
-from specmodel.calibration_file import calibration_to_record
-from specmodel.configuration import Configuration
+from specmodel.calibration import Calibration, calibration_to_record
 from specmodel.cost.allreduce_curve import AllReduceCurve
 from specmodel.errors import FitError, FormatError, SpecModelError
 from specmodel.measurement.example import example_record
 from specmodel.physical_record import physical_from_record, physical_to_record
 from specmodel.prediction import Prediction
-from specmodel.question import AcceptLength, Question
+from specmodel.question import AcceptLength, Configuration, Question
 from tests.calibration.physical.known_rigs import (
     LLAMA_POINTS,
     LLAMA_RIG,

@@ -21,11 +21,10 @@ from calibration.physical.rig_prediction import (
 from calibration.physical.scenario import Scenario
 from calibration.questions import AskedConfiguration, UsageError
 from specmodel.architecture import preset
-from specmodel.calibrated import Calibration
-from specmodel.configuration import Configuration
+from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError, SpecModelError
 from specmodel.prediction import Prediction, accept_length_over
-from specmodel.question import AcceptLength, Estimate, Question
+from specmodel.question import AcceptLength, Configuration, Estimate, Question
 from tests.calibration.physical.known_rigs import (
     LLAMA_POINTS,
     LLAMA_RIG,

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from calibration.physical.draft_choice import DraftChoice
 from calibration.physical.rig_of_points import AskedRig
 from calibration.physical.rig_prediction import changed_rig, rig_predictions
-from specmodel.configuration import Configuration
 from specmodel.prediction import Prediction, predict
-from specmodel.question import AcceptLength, Question
+from specmodel.question import AcceptLength, Configuration, Question
 from tests.calibration.physical.fitted_rigs import change_of, fitted, inside, say, words
 
 POINTS = Path(__file__).parents[3] / "calibration" / "data" / "points"

@@ -12,7 +12,7 @@ from calibration.training.records import Kind
 from calibration.training.served_as import served_as
 from calibration.training.verdict import VerdictCode
 from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
 from specmodel.prediction import predict
 from specmodel.question import AcceptLength, Question

@@ -4,7 +4,7 @@ import pytest
 
 from calibration.questions import AskedConfiguration, UsageError
 from calibration.training.served_as import served_as
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 
 
 def test_points_without_a_depth_are_served_as_deep_as_trained(reference: Path) -> None:

@@ -5,12 +5,11 @@ import numpy as np
 import pytest
 
 from calibration.training.speedup_draws import draw_speedups
-from specmodel.calibrated import Calibration
-from specmodel.configuration import Configuration
+from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
 from specmodel.optimum import draw_rounds
-from specmodel.prediction import predict
-from specmodel.question import AcceptLength, Question, question_rows
+from specmodel.prediction import predict, question_rows
+from specmodel.question import AcceptLength, Configuration, Question
 
 NUM_DRAWS = 20_000
 

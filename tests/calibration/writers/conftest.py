@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from specmodel.baselines import Baseline, Baselines
-from specmodel.calibrated import Calibration
-from specmodel.configuration import Configuration
+from specmodel.calibration import Calibration
 from specmodel.constants import NAMES, NUM_CONSTANTS, to_internal
+from specmodel.question import Configuration
 
 MakeSystem: TypeAlias = Callable[..., Calibration]
 

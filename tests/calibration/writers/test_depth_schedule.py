@@ -13,9 +13,9 @@ from calibration.writers.batch_hull import batches_to_choose_for
 from calibration.writers.depth_schedule import TIE, depth_schedule
 from calibration.writers.schedule import schedule_text, write_schedule_text
 from specmodel.acceptance import FullAccuracy
-from specmodel.calibrated import Calibration
-from specmodel.configuration import Configuration
+from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
+from specmodel.question import Configuration
 
 MakeSystem = Callable[..., Calibration]
 

@@ -22,7 +22,7 @@ from calibration.writers.dspark_table import (
     dspark_table_text,
     write_dspark_table,
 )
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
 
 MakeSystem = Callable[..., Calibration]

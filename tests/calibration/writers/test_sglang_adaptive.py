@@ -13,7 +13,7 @@ from calibration.writers.sglang_adaptive import (
     sglang_adaptive_text,
     write_sglang_adaptive,
 )
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
 
 

@@ -17,7 +17,7 @@ from calibration.writers.vllm_config import (
     write_vllm_config,
 )
 from specmodel.acceptance import FullAccuracy
-from specmodel.calibrated import Calibration
+from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
 
 MakeSystem = Callable[..., Calibration]
