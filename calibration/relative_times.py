@@ -21,7 +21,7 @@ from specmodel.cost.round_terms import (
     octave_log_sd,
 )
 from specmodel.form_error import CONTEXT_ORIGIN_TOKENS
-from specmodel.optimum.round_draws import draw_rounds
+from specmodel.optimum import draw_rounds
 from specmodel.posterior import Rows
 from specmodel.prediction import log_round_cost, question_rows
 from specmodel.question import Configuration, Question

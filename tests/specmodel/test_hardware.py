@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from specmodel.errors import ParameterError, UnknownKeyError
-from specmodel.hardware import gpu, gpus, interconnect, interconnects
+from specmodel.hardware import gpu, gpus, interconnect, interconnects, rows
 from specmodel.sources import sources
 
 POINTS = Path(__file__).parents[2] / "calibration" / "data" / "points"
@@ -68,14 +68,11 @@ def test_a_name_that_leaves_the_edition_open_has_no_bandwidth_and_says_why() -> 
 
 def test_no_measured_bandwidth_exceeds_the_datasheet() -> None:
     seen = 0
-    for card in gpus().values():
-        for measured in (
-            card.measured_read_bandwidth_bytes_per_s,
-            card.measured_read_write_bytes_per_s,
-        ):
-            if measured is not None and card.memory_bandwidth_bytes_per_s is not None:
+    for row in rows("gpus.csv"):
+        for column in ("measured_read_bandwidth_gb_per_s", "measured_read_write_gb_per_s"):
+            if row[column] and row["memory_bandwidth_gb_per_s"]:
                 seen += 1
-                assert measured <= card.memory_bandwidth_bytes_per_s, card.name
+                assert float(row[column]) <= float(row["memory_bandwidth_gb_per_s"]), row["gpu"]
     assert seen > 30
 
 
@@ -147,11 +144,11 @@ def test_no_name_or_alias_means_two_devices() -> None:
 
 
 def test_every_row_cites_registered_documents_or_says_it_has_none() -> None:
-    for records in (gpus(), interconnects()):
-        for each in records.values():
-            assert each.confidence in {"confirmed", "secondary", "memory"}
-            assert set(each.source_keys) <= set(sources())
-            assert each.source_keys or each.confidence == "memory", each.name
+    for row in (*rows("gpus.csv"), *rows("interconnects.csv")):
+        keys = set(filter(None, row["source_keys"].split(";")))
+        assert row["confidence"] in {"confirmed", "secondary", "memory"}
+        assert keys <= set(sources())
+        assert keys or row["confidence"] == "memory", row
 
 
 def test_a_precision_without_a_rate_is_refused_with_those_that_have_one() -> None:
@@ -166,6 +163,10 @@ def test_four_bit_weights_compute_at_sixteen_bits() -> None:
 
 
 def test_an_all_reduce_takes_longer_over_more_gpus_of_one_link() -> None:
+    table = {row["name"]: row for row in rows("interconnects.csv")}
     for name in ("pcie4", "pcie5", "nvlink3", "nvlink4", "nvlink5"):
-        floors = interconnect(name).allreduce_floor_s
-        assert [floors[count] for count in sorted(floors)] == sorted(floors.values())
+        row = table[interconnect(name).name]
+        texts = [row[f"allreduce_latency_us_{count}_gpus"] for count in (2, 4, 8, 16)]
+        floors = [float(text) for text in texts if text]
+        assert len(floors) > 1
+        assert floors == sorted(floors)

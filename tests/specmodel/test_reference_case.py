@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from calibration.map_fit import fit_rows
 from specmodel.constants import index_of, to_internal
 from specmodel.cost import round_cost, round_terms
-from specmodel.optimum import break_even_accept_length
 from specmodel.posterior import Rows
 from specmodel.prior import Noise, Prior
 from specmodel.speedup import accept_length_for_speedup, round_cost_from_throughput, speedup
@@ -37,7 +36,7 @@ def test_predictions_at_the_same_depth() -> None:
 
 
 def test_the_break_even_is_the_round_cost() -> None:
-    assert float(break_even_accept_length(ROUND_COST)) == pytest.approx(2.2965, abs=5e-5)
+    assert float(accept_length_for_speedup(1.0, ROUND_COST)) == pytest.approx(2.2965, abs=5e-5)
     assert BASELINE * float(speedup(2.1, 2.2)) == pytest.approx(85.9, abs=0.05)
 
 
