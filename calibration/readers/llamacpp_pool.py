@@ -15,10 +15,11 @@ ENGINE: Final = "llama.cpp"
 """Name of the engine in rows."""
 
 CONVENTIONS: Final = (
-    "Rounds are predicted - accepted tokens: what was not drafted came from a round of its own.",
-    "Accept length is predicted tokens / rounds, bonus token in; rounds without a draft count as one.",
+    "The first token of a request comes from its prefill, before the time of generation: it is in no round.",
+    "Rounds are the other predicted tokens - accepted ones: what was not drafted came from a round of its own.",
+    "Accept length is those tokens / rounds, bonus token in; rounds without a draft count as one.",
     "A log's mean len leaves such rounds out and is not used.",
-    "Step time is generation time / rounds, throughput predicted tokens / generation time: decode only.",
+    "Step time is generation time / rounds, throughput those tokens / generation time: decode only.",
     "All requests are added up before anything is divided.",
 )
 """What the numbers of these files mean."""
@@ -35,6 +36,7 @@ POOL_MESSAGES: Final[Mapping[str, str]] = {
 _MOST = 1e12  # tokens or ms of one request
 _ENOUGH_ROUNDS = 20  # from which on a whole number of drafts a round is no accident
 _HALF_UNIT = 0.005  # of the printed mean length
+_MOST_CUT = 0.05  # of the drafts, by the ends of requests, where the depth is derived
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,8 @@ class Request:
         Where it stands, 1-based.
     predicted : float
         Tokens that it produced.
+    prefills : float
+        How many of them came from a prefill, so in no round.
     predicted_ms : float
         Time that this took, [ms].
     drafted, accepted : float or None
@@ -58,6 +62,7 @@ class Request:
     line: int
     predicted: float
     predicted_ms: float
+    prefills: float = 1.0
     drafted: float | None = None
     accepted: float | None = None
     mean_length: float | None = None
@@ -65,7 +70,19 @@ class Request:
     @property
     def rounds(self) -> float:
         """How many rounds it took."""
-        return self.predicted - (self.accepted or 0.0)
+        return self.predicted - self.prefills - (self.accepted or 0.0)
+
+    def missing(self, depth: float) -> float:
+        """Return how many drafts fewer than ``depth`` a round there were, less what ends can cut off.
+
+        The last rounds of a request draft no more than the tokens that are left to produce.
+        """
+        short = depth * self.rounds - (self.drafted or 0.0)
+        return (
+            short
+            if short < 0
+            else max(short - max(self.prefills, 1.0) * depth * (depth + 1) / 2, 0.0)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +112,9 @@ class _Sums:
     requests: int = 0
     predicted: float = 0.0
     predicted_ms: float = 0.0
-    accepted: float = 0.0
+    rounds: float = 0.0
+    decoded: float = 0.0
+    drafted: float = 0.0
 
     def add(self, request: Request) -> None:
         """Add a request."""
@@ -103,7 +122,9 @@ class _Sums:
         self.requests += 1
         self.predicted += request.predicted
         self.predicted_ms += request.predicted_ms
-        self.accepted += request.accepted or 0.0
+        self.rounds += request.rounds
+        self.decoded += request.predicted - request.prefills
+        self.drafted += request.drafted or 0.0
 
 
 class RequestPool:
@@ -117,7 +138,7 @@ class RequestPool:
     Examples
     --------
     >>> pool = RequestPool()
-    >>> pool.add(Request(line=1, predicted=100, predicted_ms=900, drafted=180, accepted=40))
+    >>> pool.add(Request(line=1, predicted=101, predicted_ms=900, drafted=180, accepted=40))
     >>> pool.speculated, pool.depth
     (True, 3.0)
     """
@@ -127,8 +148,8 @@ class RequestPool:
         self._drafting, self._plain = _Sums(), _Sums()
         self._undrafted: list[int] = []
         self._impossible: list[tuple[int, Refusal]] = []
+        self.positions = 0.0  # as many as a line of acceptance by position names
         self._whole: set[float] | None = None  # drafts of a round that fit every request
-        self._whole_later: set[float] | None = None  # the same, the prefill not counted as a round
         self._fits_configured = True
         self.rounds_without_draft = False
 
@@ -144,18 +165,22 @@ class RequestPool:
 
     @property
     def depth(self) -> float | None:
-        """Drafts of a round: as configured, else the whole number that fits every request."""
-        if self._configured is not None:
-            return self._configured
-        if self._whole:
-            return max(self._whole)
-        rounds = self._drafting.predicted - self._drafting.accepted
-        return max(self._whole_later) if self._whole_later and rounds >= _ENOUGH_ROUNDS else None
+        """Drafts of a round: as configured or printed by position, else what fits every request."""
+        if self._configured is not None or self.positions:
+            return self._configured or self.positions
+        if not self._whole:
+            return None
+        depth, sums = min(self._whole), self._drafting
+        cut = depth * sums.rounds - sums.drafted
+        enough = sums.rounds >= _ENOUGH_ROUNDS and cut <= _MOST_CUT * sums.drafted
+        return depth if enough or not cut else None
 
     @property
     def varied(self) -> bool:
         """Whether the drafts of a round are not the same in every request."""
-        return self.depth is None if self._configured is None else not self._fits_configured
+        if self._configured is not None:
+            return not self._fits_configured
+        return self.depth is None or self.depth not in (self._whole or ())
 
     def add(self, request: Request) -> None:
         """Add a request."""
@@ -168,7 +193,7 @@ class RequestPool:
             self._undrafted.append(request.line)
         else:
             self._drafting.add(request)
-            self._note_drafts(request.drafted, request.rounds)
+            self._note_drafts(request)
             self.rounds_without_draft |= _leaves_rounds_out(request)
 
     def apply_totals(self, line: int, rounds: float, drafted: float, accepted: float) -> None:
@@ -182,6 +207,7 @@ class RequestPool:
             Request(
                 line=plain.line or line,
                 predicted=predicted,
+                prefills=float(plain.requests),
                 predicted_ms=plain.predicted_ms,
                 drafted=drafted,
                 accepted=accepted,
@@ -190,13 +216,13 @@ class RequestPool:
         if self._drafting.requests:
             self._drafting.requests = plain.requests
 
-    def _note_drafts(self, drafted: float, rounds: float) -> None:
+    def _note_drafts(self, request: Request) -> None:
         """Keep what fits the drafts of this request and of those before."""
-        whole = _whole(drafted, rounds)
-        later = _whole(drafted, rounds - 1)
+        least = float(-(-(request.drafted or 0.0) // request.rounds))
+        whole = {depth for depth in (least, least + 1) if not request.missing(depth)}
         self._whole = whole if self._whole is None else self._whole & whole
-        self._whole_later = later if self._whole_later is None else self._whole_later & later
-        self._fits_configured &= self._configured in whole | later
+        if self._configured is not None:
+            self._fits_configured &= not request.missing(self._configured)
 
     def keep(self, findings: Findings, served: Served, *, baseline: bool = True) -> None:
         """Keep the row of the pool, and say what was left out of it and why.
@@ -230,12 +256,11 @@ class RequestPool:
     def _keep_speculative(self, findings: Findings, served: Served) -> None:
         """Keep the row of the requests with drafts."""
         depth, sums = self.depth, self._drafting
-        rounds = sums.predicted - sums.accepted
         cells: dict[str, Cell | None] = {
             "num_steps": depth,
             "topk": 1.0 if depth else None,
-            "accept_length": sums.predicted / rounds,
-            "verify_rounds": rounds,
+            "accept_length": sums.decoded / sums.rounds,
+            "verify_rounds": sums.rounds,
         }
         notes = ["no_speculation_flags"] if depth is None else []
         notes += ["variable_draft_length"] if self.varied else []
@@ -251,12 +276,11 @@ class RequestPool:
         notes: list[str],
     ) -> None:
         """Keep the row of some requests, with times where they are those of the server."""
-        rounds = sums.predicted - sums.accepted
         times: dict[str, Cell | None] = {}
         if not served.concurrent and sums.predicted_ms > 0:
             times = {
-                "output_tokens_per_s": sums.predicted / (sums.predicted_ms * MILLI),
-                "step_time_ms": sums.predicted_ms / rounds,
+                "output_tokens_per_s": sums.decoded / (sums.predicted_ms * MILLI),
+                "step_time_ms": sums.predicted_ms / sums.rounds,
                 "throughput_origin": "step_time",
                 "batch_size": served.batch_size,
             }
@@ -274,7 +298,7 @@ class RequestPool:
                 **times,
             },
             load=(ENGINE, target, gate, served.batch_size) if target and alone else None,
-            details={"requests": float(sums.requests) or None, "rounds": rounds},
+            details={"requests": float(sums.requests) or None, "rounds": sums.rounds},
         )
         findings.keep(sums.line, row, notes)
 
@@ -284,6 +308,9 @@ def _refused(request: Request) -> Refusal | None:
     accepted, drafted = request.accepted or 0.0, request.drafted or 0.0
     numbers = (request.predicted, request.predicted_ms, accepted, drafted)
     if all(0 <= number <= _MOST for number in numbers) and accepted <= drafted:
+        if request.predicted == request.prefills and not drafted:
+            message = "requests left out: their only token came from the prefill"
+            return Refusal(code="no_verify_rounds", column="", message=message)
         if request.rounds > 0:
             return None
         message = f"{accepted:g} drafts accepted of {request.predicted:g} tokens: no round is left"
@@ -292,16 +319,8 @@ def _refused(request: Request) -> Refusal | None:
     return Refusal(code="impossible_counts", column="", message=f"requests left out: {message}")
 
 
-def _whole(drafted: float, rounds: float) -> set[float]:
-    """Return the drafts of a round if they are a whole number."""
-    return {drafted / rounds} if rounds > 0 and not drafted % rounds else set()
-
-
 def _leaves_rounds_out(request: Request) -> bool:
-    """Return whether the printed mean length counts fewer rounds than there were.
-
-    The token of the prefill may count as a round here and not there.
-    """
+    """Return whether the printed mean length counts fewer rounds than there were, but for the last."""
     if request.mean_length is None or not request.accepted:
         return False
     shortest = request.mean_length - _HALF_UNIT - 1

@@ -26,6 +26,7 @@ _MARK = re.compile(
     r"eval time +=|total time +=|draft acceptance|slot +print_timing:|slot +launch_slot_"
     r"|slot +release:|statistics +[\w-]{1,40}: |llama-(?:server|cli|speculative)|n_slots += +\d"
     r"|\bn_(?:draft|predict|drafted|accept) {1,8}=|decoded +\d+ tokens in"
+    r"|adding speculative implementation '|- n_max=\d|acc per pos = "
 )
 _SLOT = re.compile(r"id +(\d{1,9}) \| task +(-?\d{1,18}) \|")
 _EVAL = re.compile(r"(?<!prompt )eval time += +(\d{1,15}(?:\.\d+)?) ms / +(\d{1,15}) tokens")
@@ -41,6 +42,9 @@ _KIND = re.compile(r"statistics +([\w-]{1,40}): ")
 _SLOTS = re.compile(r"n_slots += +(\d{1,6})\b")
 _SUMMARY = re.compile(r"\b(n_draft|n_predict|n_drafted|n_accept) += +(\d{1,15})\s*$")
 _DECODED = re.compile(r"decoded +(\d{1,15}) tokens in +(\d{1,12}(?:\.\d+)?) seconds")
+_IMPLEMENTATION = re.compile(r"adding speculative implementation '([\w-]{1,40})'")
+_SETTINGS = re.compile(r"- n_max=(\d{1,6})\b(?:.{0,80}?\bp_min=(\d{0,6}\.?\d{1,9}))?", re.ASCII)
+_POSITIONS = re.compile(r"acc per pos = \(([^()]{1,2000})\)")
 _LONGEST_LINE = 20_000
 _ERAS: Final = {" rate": "old", None: "new"}
 
@@ -75,8 +79,8 @@ def read_log(log: LogFile) -> Reading:
 
     .. math:: R = \sum (N - A), \qquad \mathrm{AL} = \frac{\sum N}{R}, \qquad T = \frac{\sum t}{R}
 
-    with the tokens :math:`N` that a request produced, its accepted drafts :math:`A` and the time
-    :math:`t` of its generation.
+    with the tokens :math:`N` that a request produced after the one of its prefill, its accepted
+    drafts :math:`A` and the time :math:`t` of its generation.
 
     Parameters
     ----------
@@ -97,7 +101,7 @@ def read_log(log: LogFile) -> Reading:
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> text = '''eval time =    900.00 ms /   100 tokens (    9.00 ms per token)
+    >>> text = '''eval time =    900.00 ms /   101 tokens (    8.91 ms per token)
     ... draft acceptance rate = 0.50000 (   60 accepted /   120 generated)
     ... '''
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -154,6 +158,8 @@ class _Scan:
             self._continue_command(line)
         elif "slot" in mark[0]:
             self._take_slot(number, line)
+        elif "implementation" in mark[0] or "n_max" in mark[0]:
+            self._take_settings(number, line)
         elif not _is_other_timing(line[: mark.start()]):
             self._take_figures(number, line)
 
@@ -196,6 +202,26 @@ class _Scan:
         section.shown = True
         section.restart()
         self._section = section
+
+    def _take_settings(self, number: int, line: str) -> None:
+        """Take a line of what a server says of its drafter when it starts."""
+        kind, settings = _IMPLEMENTATION.search(line), _SETTINGS.search(line)
+        launch, slots = self._section.launch, self._section.slots
+        if kind is not None:
+            launch = replace(launch, kind=kind[1])
+        if settings is not None:
+            gate = float(settings[2] or 0.0)
+            launch = replace(launch, depth=float(settings[1]) or None, gate=gate or launch.gate)
+        self._close()
+        self._enter(launch, number)
+        self._section.slots = slots
+
+    def _take_positions(self, line: str) -> None:
+        """Take how many positions a line of acceptance by position names."""
+        found = _POSITIONS.search(line)
+        if found is not None:
+            pool = self._section.pool
+            pool.positions = max(pool.positions, float(len(found[1].split(","))))
 
     def _take_slot(self, number: int, line: str) -> None:
         """Take a line about a slot."""
@@ -240,6 +266,8 @@ class _Scan:
                 block.predicted_ms, block.predicted = float(found[1]), float(found[2])
         elif "draft acceptance" in line:
             self._take_draft(number, line)
+        elif "acc per pos" in line:
+            self._take_positions(line)
         elif "statistics" in line:
             self._take_drafter(line)
         elif "n_slots" in line:
@@ -290,6 +318,7 @@ class _Scan:
             Request(
                 line=number,
                 predicted=summary["n_predict"],
+                prefills=0.0,
                 predicted_ms=summary.get("decoded_ms", 0.0),
                 drafted=summary["n_drafted"],
                 accepted=summary["n_accept"],

@@ -57,8 +57,8 @@ def read(source: SourceText) -> Reading:
 
     .. math:: R = \sum (N - A), \qquad \mathrm{AL} = \frac{\sum N}{R}, \qquad T = \frac{\sum t}{R}
 
-    with the tokens :math:`N` of a response, its accepted drafts :math:`A` and the time :math:`t` of
-    its generation.
+    with the tokens :math:`N` of a response after the one of its prefill, its accepted drafts
+    :math:`A` and the time :math:`t` of its generation.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def read(source: SourceText) -> Reading:
     Examples
     --------
     >>> from pathlib import Path
-    >>> text = '''{"timings": {"predicted_n": 100, "predicted_ms": 900.0,
+    >>> text = '''{"timings": {"predicted_n": 101, "predicted_ms": 900.0,
     ...     "draft_n": 120, "draft_n_accepted": 60}}'''
     >>> row = read(SourceText(path=Path("a.json"), text=text, encoding="utf-8")).rows[0]
     >>> row.cells["accept_length"], row.cells["step_time_ms"], row.cells["num_steps"]

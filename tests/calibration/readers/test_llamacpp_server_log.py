@@ -22,12 +22,13 @@ def end(slot: int = 0, task: int = 0) -> str:
     return f"slot      release: id  {slot} | task {task} | stop processing: n_past = 9, truncated = 0\n"
 
 
-def timing(predicted: int, ms: float, *, slot: int = 0, task: int = 0) -> str:
+def timing(decoded: int, ms: float, *, slot: int = 0, task: int = 0) -> str:
+    """Timings of a request: the engine counts the prefill's token among those of the eval time."""
     return (
         f"slot print_timing: id  {slot} | task {task} | \n"
         "prompt eval time =      84.91 ms /    77 tokens (    1.10 ms per token,   906.84 tokens per second)\n"
-        f"       eval time = {ms:10.2f} ms / {predicted:5d} tokens (    6.27 ms per token,   159.44 tokens per second)\n"
-        f"      total time = {ms + 84.91:10.2f} ms / {predicted + 77:5d} tokens\n"
+        f"       eval time = {ms:10.2f} ms / {decoded + 1:5d} tokens (    6.27 ms per token,   159.44 tokens per second)\n"
+        f"      total time = {ms + 84.91:10.2f} ms / {decoded + 78:5d} tokens\n"
     )
 
 
@@ -42,10 +43,8 @@ def new(accepted: int, drafted: int, mean: float) -> str:
     )
 
 
-def request(predicted: int, ms: float, drafts: str, slot: int = 0, task: int = 0) -> str:
-    return (
-        begin(slot, task) + timing(predicted, ms, slot=slot, task=task) + drafts + end(slot, task)
-    )
+def request(decoded: int, ms: float, drafts: str, slot: int = 0, task: int = 0) -> str:
+    return begin(slot, task) + timing(decoded, ms, slot=slot, task=task) + drafts + end(slot, task)
 
 
 # 40 rounds of 3 drafts, 40 rounds of 3 drafts
@@ -98,9 +97,57 @@ def test_a_mean_length_that_agrees_says_nothing() -> None:
     assert codes(read(request(100, 1000, new(60, 120, 2.5)))) == set()
 
 
-def test_the_prefill_is_no_round_without_a_draft() -> None:
-    reading = read(request(101, 1000, new(60, 120, 2.5)))  # its token came before the 40 rounds
-    assert only(reading).cells["num_steps"] == 3
+def test_the_token_of_the_prefill_is_in_no_round_and_in_no_time() -> None:
+    text = timing(100, 1000) + new(60, 120, 2.5)
+    assert "  101 tokens" in text  # its first token came before the 40 rounds
+    cells = only(read(begin() + text + end())).cells
+    assert (cells["accept_length"], cells["num_steps"]) == (2.5, 3)
+    assert (cells["step_time_ms"], cells["output_tokens_per_s"]) == (25, 100)
+    assert cells["output_tokens"] == 101
+    assert codes(read(text)) == set()
+
+
+def test_a_request_of_one_token_has_no_round() -> None:
+    reading = read(request(0, 0.01, "") + TWO)
+    assert drops(reading) == {"no_verify_rounds": 1}
+    assert only(reading).cells["accept_length"] == 150 / 80
+
+
+SETTINGS = (
+    "0.00.249 I spec common_specu: adding speculative implementation 'draft-eagle3'\n"
+    "0.00.250 I spec common_specu: - n_max={}, n_min=0, p_min={}\n"
+)
+
+
+def test_the_depth_is_what_the_server_says_when_it_starts() -> None:
+    cells = only(read(SETTINGS.format(4, "0.000000") + TWO)).cells
+    assert (cells["num_steps"], cells["algorithm"]) == (4, "draft-eagle3")
+    assert "notes" not in cells
+
+
+def test_a_gate_is_read_where_the_server_says_it() -> None:
+    reading = read(SETTINGS.format(4, "0.700000") + TWO)
+    assert "0.7" in str(only(reading).cells["notes"])
+    assert codes(reading) == {"variable_draft_length"}
+
+
+def test_a_server_that_starts_again_with_another_depth_is_another_row() -> None:
+    text = SETTINGS.format(3, "0.0") + TWO + SETTINGS.format(5, "0.0") + TWO
+    assert [row.cells["num_steps"] for row in read(text).rows] == [3, 5]
+
+
+def test_the_positions_of_a_request_are_the_depth_where_nothing_else_says_it() -> None:
+    text = request(100, 1000, new(60, 110, 2.5) + "     acc per pos = (0.818, 0.606, 0.455, 0.2)\n")
+    assert only(read(text)).cells["num_steps"] == 4
+
+
+def test_the_end_of_a_request_cuts_its_last_drafts() -> None:
+    """Requests of a real server at depth 3: 95 tokens after the prefill, accepted of drafted."""
+    real = [(62, 99), (61, 100), (62, 98), (63, 93), (60, 104), (59, 104), (62, 97), (63, 96)]
+    reading = read("".join(request(95, 850, old(*counts)) for counts in real))
+    cells = only(reading).cells
+    assert cells["num_steps"] == 3
+    assert cells["accept_length"] == pytest.approx(760 / 268)
     assert codes(reading) == set()
 
 
@@ -200,7 +247,7 @@ def test_a_restart_with_equal_settings_is_one_row_and_frees_its_slots() -> None:
 def test_every_line_may_carry_its_request_and_a_prefix() -> None:
     lines = [
         "slot print_timing: id  3 | task 7 | prompt eval time =  84.91 ms /    77 tokens",
-        "slot print_timing: id  3 | task 7 |        eval time =  1000.00 ms /   100 tokens",
+        "slot print_timing: id  3 | task 7 |        eval time =  1000.00 ms /   101 tokens",
         "slot print_timing: id  3 | task 7 |       total time =  1084.91 ms /   177 tokens",
         "slot print_timing: id  3 | task 7 | draft acceptance = 0.50000 (   60 accepted /   120 generated), mean len =  2.50",
         "slot      release: id  3 | task 7 | stop processing: n_tokens = 177, truncated = 0",
@@ -221,13 +268,13 @@ def test_lines_that_were_picked_out_are_enough() -> None:
     "cut",
     [
         "eval time =    10",
-        "ms /    50 tok",
+        "ms /    51 tok",
         "accepted /   120 gen",
         "draft acceptance rate = 0.08333 (",
     ],
 )
 def test_a_request_that_is_cut_off_is_counted_as_malformed(cut: str) -> None:
-    last = begin(0, 5) + timing(50, 1000, task=5).replace("/    50", "/    50") + old(10, 120)
+    last = begin(0, 5) + timing(50, 1000, task=5) + old(10, 120)
     reading = read(TWO + last[: last.index(cut) + len(cut)])
     assert drops(reading) == {"malformed": 1}
     assert only(reading).cells["accept_length"] == 150 / 80

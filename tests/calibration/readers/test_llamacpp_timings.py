@@ -12,7 +12,7 @@ from specmodel.errors import FormatError
 
 
 def response(
-    predicted: int,
+    decoded: int,
     accepted: int | None = None,
     drafted: int = 0,
     *,
@@ -22,7 +22,7 @@ def response(
 ) -> dict[str, Any]:
     drafts = {} if accepted is None else {"draft_n": drafted, "draft_n_accepted": accepted}
     stamp = {} if created is None else {"created": created}
-    timings = {"prompt_n": 9, "prompt_ms": 100.0, "predicted_n": predicted, "predicted_ms": ms}
+    timings = {"prompt_n": 9, "prompt_ms": 100.0, "predicted_n": decoded + 1, "predicted_ms": ms}
     return {"model": model, "content": "...", **stamp, "timings": {**timings, **drafts}}
 
 
@@ -96,9 +96,12 @@ def test_whole_numbers_that_differ_between_requests_varied_too() -> None:
     assert codes(reading) == {"no_speculation_flags", "variable_draft_length"}
 
 
-def test_the_prefill_need_not_be_a_round_of_its_own() -> None:
-    (row,) = reading_of(response(101, 60, 120)).rows  # 41 rounds, 40 of which drafted 3
-    assert row.cells["num_steps"] == 3
+def test_the_token_of_the_prefill_is_in_no_round() -> None:
+    (row,) = read_text(
+        """{"predicted_n": 101, "predicted_ms": 1000.0, "draft_n": 120, "draft_n_accepted": 60}"""
+    ).rows
+    assert (row.cells["accept_length"], row.cells["num_steps"]) == (2.5, 3)
+    assert (row.cells["step_time_ms"], row.cells["output_tokens"]) == (25, 101)
 
 
 def test_a_depth_in_the_settings_bounds_what_varied() -> None:
@@ -141,7 +144,7 @@ def test_the_last_piece_of_a_stream_has_all_of_it() -> None:
 
 
 def test_bare_timings_are_read() -> None:
-    (row,) = read_text('{"predicted_n": 100, "predicted_per_second": 50.0}').rows
+    (row,) = read_text('{"predicted_n": 101, "predicted_per_second": 50.5}').rows
     assert row.cells["step_time_ms"] == pytest.approx(20)
 
 
