@@ -54,7 +54,7 @@ def diagnose(calibration: Calibration, explanation: Explanation | None = None) -
         if batch is not None and batch > FEW_REQUESTS:
             continue
         expected = _public_cost(public, calibration, observation.configuration)
-        excess = observation.round_cost[1] / expected.high
+        excess = observation.decode_round_cost / expected.high
         if excess > FAR_ABOVE:
             found.append((excess, observation, expected))
     if not found:

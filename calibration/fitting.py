@@ -22,15 +22,23 @@ from calibration.soundness import (
     assess_soundness,
     replicate_groups,
 )
-from calibration.system_rows import SystemRows, numbers, speculative, system_rows, texts
+from calibration.system_rows import (
+    SystemRows,
+    contradicted_share,
+    numbers,
+    speculative,
+    system_rows,
+    texts,
+)
 from calibration.systems import SystemPoints, select_system
 from calibration.table import Points
 from specmodel.baselines import Baselines
 from specmodel.calibration import PRIOR_DOMINATED, Calibration, Observation
-from specmodel.constants import NAMES
+from specmodel.constants import NAMES, NUM_CONSTANTS, slope, to_natural
 from specmodel.errors import FitError, SpecModelError
+from specmodel.posterior import Posterior
 from specmodel.prior import Prior, load_prior
-from specmodel.speedup import round_cost_from_throughput
+from specmodel.speedup import non_decode_share_from_baselines, round_cost_from_throughput
 from specmodel.version import __version__
 
 Array = NDArray[np.float64]
@@ -40,6 +48,12 @@ OUTLIER_SD = 4.0
 
 MAD_TO_SD = 1.4826
 """Standard deviation of a normal variable per median absolute deviation. [-]"""
+
+SHARE_LOGIT_SD = 0.3
+"""How far the non-decode share of one load may be from another's, on the logit scale (judgement). [-]"""
+
+_SHARE_ITERATIONS = 8
+_SHARE, _BASELINE = NAMES.index("non_decode_share"), NAMES.index("baseline_share")
 
 _HULL = ("accept_length", "num_steps", "topk", "num_draft_tokens", "batch_size", "context_tokens")
 
@@ -113,6 +127,7 @@ def fit(
         experts_known=usable.experts_known, engine=str(frame["engine"].iloc[0])
     )
     fitted = fit_rows(usable.rows, usable.log_speedup, belief, spread_log_sd=usable.spread_log_sd)
+    fitted = replace(fitted, posterior=with_measured_shares(fitted.posterior, usable.baselines))
     relative = _calibration(
         chosen, usable, belief, fitted, soundness, forced=force, profile=profile
     )
@@ -157,6 +172,39 @@ def with_physical_fit(
             raise
         return replace(calibration, rig_note=str(error))
     return replace(calibration, physical=replace(physical, notes=found.assumed))
+
+
+def with_measured_shares(posterior: Posterior, baselines: Baselines) -> Posterior:
+    r"""Posterior told of the non-decode shares that were measured, for loads where none was.
+
+    .. math:: \operatorname{logit} f_j \sim \mathcal N(\operatorname{logit} f_{w_j}(x), \sigma_f^2)
+    """
+    measured = baselines.column("non_decode_share")
+    known = measured > 0.0  # those of decoding alone, 0, say nothing of a request
+    if not known.any():
+        return posterior
+    deficit = baselines.deficit(
+        baselines.column("tokens_per_s"),
+        baselines.column("batch_size"),
+        baselines.column("context_tokens"),
+    )[known]
+    told = np.log(measured[known]) - np.log1p(-measured[known])
+    precision = np.linalg.inv(posterior.covariance)
+    mean = posterior.mean
+    for _ in range(_SHARE_ITERATIONS):
+        constants = to_natural(mean[:NUM_CONSTANTS])
+        moved = slope(constants)
+        base, extra = constants[_SHARE], constants[_BASELINE] * deficit
+        share = non_decode_share_from_baselines(base, constants[_BASELINE], deficit)
+        jacobian = np.zeros((told.size, mean.size))
+        by_logit = 1.0 / (share * (1.0 - share))
+        jacobian[:, _SHARE] = by_logit * (1.0 - extra) * moved[_SHARE]
+        jacobian[:, _BASELINE] = by_logit * (1.0 - base) * deficit * moved[_BASELINE]
+        away = told - np.log(share) + np.log1p(-share) + jacobian @ (mean - posterior.mean)
+        weighted = jacobian / SHARE_LOGIT_SD**2
+        covariance = np.asarray(np.linalg.inv(precision + weighted.T @ jacobian), dtype=np.float64)
+        mean = posterior.mean + covariance @ (weighted.T @ away)
+    return replace(posterior, mean=mean, covariance=covariance)
 
 
 _DECODE_ONLY = (
@@ -224,6 +272,8 @@ def _observations(usable: SystemRows) -> tuple[Observation, ...]:
     output = numbers(frame, "output_tokens_per_s")
     baseline = numbers(frame, "baseline_tokens_per_s")
     cost = round_cost_from_throughput(accept, output, baseline)
+    share = np.nan_to_num(usable.rows.measured_share)
+    decode_cost = round_cost_from_throughput(accept, output, baseline, share)
     found = []
     for index, configuration in enumerate(usable.configurations):
         rows = np.flatnonzero(usable.rows.configuration == index)
@@ -241,6 +291,7 @@ def _observations(usable: SystemRows) -> tuple[Observation, ...]:
                 accept_length_at=float(accept[first]),
                 output_tokens_per_s=float(output[first]),
                 baseline_tokens_per_s=float(baseline[first]),
+                decode_round_cost=float(np.median(decode_cost[rows])),
             )
         )
     return tuple(found)
@@ -306,6 +357,11 @@ def _calibration(
     decode_only = bool(np.all(usable.rows.measured_share == 0.0))
     if decode_only:
         notes.append(_DECODE_ONLY)
+    if count := int(contradicted_share(usable.as_measured).sum()):
+        notes.append(
+            f"{count} row{'s' if count > 1 else ''}: ttft_ms and output_tokens leave a round less than the "
+            "time of a step, so they are not used; is the throughput that of decoding alone?"
+        )
     calibration = Calibration(
         label=chosen.label,
         system={name: str(value) for name, value in chosen.key.items() if str(value) != ""},
@@ -332,7 +388,13 @@ def _calibration(
         forced=forced,
         decode_only=decode_only,
     )
-    informed = [one.name for one in calibration.constants if one.learned >= PRIOR_DOMINATED]
+    told = np.any(usable.baselines.column("non_decode_share") > 0.0)  # beside the rows
+    informed = [
+        one.name
+        for one in calibration.constants
+        if one.learned >= PRIOR_DOMINATED
+        and not (told and one.name in {"non_decode_share", "baseline_share"})
+    ]
     if not profile or not informed:
         return calibration
     from calibration.profile import profile_intervals

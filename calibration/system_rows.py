@@ -1,7 +1,7 @@
 """Points of one system as arrays for the fit: configurations, runs, baselines, measured speed-up."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from calibration.acceptance_intervals import accept_length_log_sd
 from calibration.baselines import own_baseline
 from calibration.measured_loads import with_common_loads
+from calibration.soundness import ROUND_COST_NOISE
 from calibration.table import decode_only_rows
 from specmodel.baselines import Baseline, Baselines
 from specmodel.cost import BatchCurve, round_terms
@@ -74,8 +75,11 @@ def texts(frame: pd.DataFrame, name: str) -> list[str]:
     return [str(value) for value in frame[name].tolist()]
 
 
-def baselines_of(frame: pd.DataFrame) -> Baselines:
-    """Every baseline in the points of one system: from baseline rows and from baseline cells."""
+def baselines_of(frame: pd.DataFrame, share: Array | None = None) -> Baselines:
+    """Every baseline in the points of one system: from baseline rows and from baseline cells.
+
+    `share` is the measured non-decode share of each row; a baseline gets the mean of its rows.
+    """
     is_baseline = numbers(frame, "num_steps") == 0
     rate = own_baseline(frame)
     step_ms = np.where(
@@ -87,13 +91,15 @@ def baselines_of(frame: pd.DataFrame) -> Baselines:
     requests = np.where(scope == "per_user", 1.0, np.nan_to_num(batch, nan=1.0))
     from_rate_s = np.where(scope == "per_gpu", np.nan, requests / rate)
     step_s = np.where(np.isfinite(step_ms), step_ms * MILLI, from_rate_s)
+    shares: dict[str, list[float]] = {}
     entries = {}
-    for workload, load_batch, context, tokens_per_s, time_s in zip(
+    for workload, load_batch, context, tokens_per_s, time_s, row_share in zip(
         texts(frame, "workload"),
         batch.tolist(),
         numbers(frame, "context_tokens").tolist(),
         rate.tolist(),
         step_s.tolist(),
+        np.full(len(frame), np.nan) if share is None else share,
         strict=True,
     ):
         if np.isfinite(tokens_per_s):
@@ -105,7 +111,14 @@ def baselines_of(frame: pd.DataFrame) -> Baselines:
                 step_time_s=time_s,
             )
             entries[repr(entry)] = entry
-    return Baselines(entries=tuple(entries.values()))
+            if np.isfinite(row_share):
+                shares.setdefault(repr(entry), []).append(float(row_share))
+    return Baselines(
+        entries=tuple(
+            replace(entry, non_decode_share=float(np.mean(shares[key]))) if key in shares else entry
+            for key, entry in entries.items()
+        )
+    )
 
 
 def _stated(values: Array) -> list[float | None]:
@@ -145,8 +158,14 @@ def measured_share(frame: pd.DataFrame) -> Array:
     """Non-decode share of each row's baseline from TTFT and output length; NaN where not stated.
 
     It is 0 where the throughput leaves out prefill and idle time: a time to the first token is no part
-    of it.
+    of it. One that leaves rounds less than the time of a step contradicts the throughput: it is not
+    believed.
     """
+    return np.where(contradicted_share(frame), np.nan, _stated_share(frame))
+
+
+def _stated_share(frame: pd.DataFrame) -> Array:
+    """Non-decode share of each row's baseline as TTFT and output length give it."""
     rate = numbers(frame, "baseline_tokens_per_s")
     scope = np.array(texts(frame, "throughput_scope"), dtype=object)
     requests = np.where(
@@ -170,6 +189,16 @@ def measured_share(frame: pd.DataFrame) -> Array:
     )
     share[known] = found
     return share
+
+
+def contradicted_share(frame: pd.DataFrame) -> NDArray[np.bool_]:
+    """Whether the stated non-decode share leaves rounds less than a step, which they had without it."""
+    accept, output = numbers(frame, "accept_length"), numbers(frame, "output_tokens_per_s")
+    rate, share = numbers(frame, "baseline_tokens_per_s"), _stated_share(frame)
+    least = 1.0 - ROUND_COST_NOISE
+    with np.errstate(invalid="ignore"):
+        decoding = accept * (rate / output - share) / (1.0 - share)
+        return np.asarray((decoding < least) & (accept * rate / output >= least))
 
 
 def rows_of(
@@ -235,7 +264,8 @@ def system_rows(frame: pd.DataFrame, *, experts_known: bool | None = None) -> Sy
     """Arrays of one system's points; `frame` has the canonical columns."""
     as_measured = frame
     frame = with_common_loads(frame)
-    baselines = baselines_of(frame)
+    share = measured_share(as_measured)
+    baselines = baselines_of(frame, share)
     curve = baselines.curve()
     used = speculative(frame)
     configurations = list(dict.fromkeys(configurations_of(used)))
@@ -249,7 +279,7 @@ def system_rows(frame: pd.DataFrame, *, experts_known: bool | None = None) -> Sy
             curve,
             configurations=configurations,
             runs=runs,
-            share=measured_share(as_measured.loc[used.index]),
+            share=share[np.asarray(frame.index.isin(used.index))],
         ),
         log_speedup=np.log(
             numbers(used, "output_tokens_per_s") / numbers(used, "baseline_tokens_per_s")

@@ -27,6 +27,8 @@ class Baseline:
         Throughput without speculation, in the scope of the points, [tokens/s].
     step_time_s : float
         One decode step, [s]; NaN where the throughput is not an aggregate.
+    non_decode_share : float
+        Share of its wall time that is not decoding; NaN where it was not measured, [-].
     """
 
     workload: str
@@ -34,6 +36,7 @@ class Baseline:
     context_tokens: float
     tokens_per_s: float
     step_time_s: float
+    non_decode_share: float = np.nan
 
 
 @final
@@ -161,7 +164,14 @@ class Baselines:
             context_tokens=context_tokens,
             tokens_per_s=float(np.mean([entry.tokens_per_s for entry in found])),
             step_time_s=float(np.mean([entry.step_time_s for entry in found])),
+            non_decode_share=_mean_stated([entry.non_decode_share for entry in found]),
         )
+
+
+def _mean_stated(values: list[float]) -> float:
+    """Mean of what is stated; NaN where nothing is."""
+    stated = [value for value in values if not np.isnan(value)]
+    return float(np.mean(stated)) if stated else np.nan
 
 
 _NOT_STATED = -1.0

@@ -48,6 +48,9 @@ class Observation:
         Accept length of its first row, [tokens].
     output_tokens_per_s, baseline_tokens_per_s : float
         Throughputs of its first row, [tokens/s].
+    decode_round_cost : float
+        Median of the same with the time that is not decoding taken out where it was measured, [baseline
+        steps].
     """
 
     configuration: Configuration
@@ -57,6 +60,7 @@ class Observation:
     accept_length_at: float
     output_tokens_per_s: float
     baseline_tokens_per_s: float
+    decode_round_cost: float
 
 
 @final
@@ -634,6 +638,7 @@ def calibration_from_record(record: Mapping[str, Any]) -> Calibration:
             Observation(
                 **{
                     **one,
+                    "decode_round_cost": one.get("decode_round_cost", one["round_cost"][1]),
                     "configuration": Configuration(**one["configuration"]),
                     "accept_length": tuple(one["accept_length"]),
                     "round_cost": tuple(one["round_cost"]),
@@ -649,6 +654,7 @@ def calibration_from_record(record: Mapping[str, Any]) -> Calibration:
                     context_tokens=_from_number(one["context_tokens"]),
                     tokens_per_s=_from_number(one["tokens_per_s"]),
                     step_time_s=_from_number(one["step_time_s"]),
+                    non_decode_share=_from_number(one.get("non_decode_share")),
                 )
                 for one in record["baselines"]
             )

@@ -7,7 +7,7 @@ from typing import Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
-from specmodel.baselines import Baselines
+from specmodel.baselines import Baseline, Baselines
 from specmodel.constants import NAMES, NUM_CONSTANTS, slope
 from specmodel.cost import (
     REFERENCE_STEP_TIME_S,
@@ -433,18 +433,12 @@ def question_rows(system: Predictable, questions: Sequence[Question]) -> Rows:
         curve=system.curve,
         step_time_s=_step_time_s(system, batch, context, rates),
     )
-    unmeasured = 0.0 if system.decode_only else np.nan
     carried = np.hypot(terms.carried, _carried_over_batches(system, batch))
     return Rows(
         terms=replace(terms, carried=carried),
         accept_length=np.array([one.accept_length.estimate.median for one in questions]),
         baseline_deficit=deficit,
-        measured_share=np.array(
-            [
-                unmeasured if question.non_decode_share is None else question.non_decode_share
-                for question in questions
-            ]
-        ),
+        measured_share=np.array([_measured_share(system, one) for one in questions]),
         configuration=np.array(
             [effect_index(system.configurations, one) for one in configurations], dtype=np.intp
         ),
@@ -492,6 +486,36 @@ def _carried_over_batches(system: Predictable, batch: Array) -> Array:
     return np.asarray(BATCH_LOG_SD * np.sqrt(octaves.min(axis=0)))
 
 
+def _measured_share(system: Predictable, question: Question) -> float:
+    """Non-decode share of a question: its own, else that of its baseline; NaN where none was measured."""
+    if question.non_decode_share is not None:
+        return question.non_decode_share
+    if system.decode_only:
+        return 0.0
+    rate = baseline_of(system, question)
+    if rate is None:
+        return np.nan
+    found = [
+        entry.non_decode_share
+        for entry in _entries_at(system, question)
+        if question.workload in {None, entry.workload}
+        and abs(entry.tokens_per_s / rate - 1.0) <= SAME_BASELINE
+        and not np.isnan(entry.non_decode_share)
+    ]
+    return float(np.mean(found)) if found else np.nan
+
+
+def _entries_at(system: Predictable, question: Question) -> list[Baseline]:
+    """Baselines at the load of a question."""
+    one = question.configuration
+    load = [np.nan if value is None else value for value in (one.batch_size, one.context_tokens)]
+    return [
+        entry
+        for entry in system.baselines.entries
+        if np.array_equal([entry.batch_size, entry.context_tokens], load, equal_nan=True)
+    ]
+
+
 def baseline_of(system: Predictable, question: Question) -> float | None:
     """Baseline throughput of a question: given, that of its workload, or the only one known."""
     if question.baseline_tokens_per_s is not None:
@@ -504,11 +528,7 @@ def baseline_of(system: Predictable, question: Question) -> float | None:
     if question.workload is not None:
         found = system.baselines.find(question.workload, *load)
         return found.tokens_per_s if found else None
-    rates = [
-        entry.tokens_per_s
-        for entry in system.baselines.entries
-        if np.array_equal([entry.batch_size, entry.context_tokens], load, equal_nan=True)
-    ]
+    rates = [entry.tokens_per_s for entry in _entries_at(system, question)]
     # One baseline, told several times or rounded differently; workloads differ by more.
     one = bool(rates) and max(rates) <= (1.0 + SAME_BASELINE) * min(rates)
     return float(np.mean(rates)) if one else None

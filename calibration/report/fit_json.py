@@ -66,7 +66,7 @@ def fit_json(summary: FitSummary, path: str) -> dict[str, Any]:
         "diagnosis": None
         if summary.diagnosis is None
         else {
-            "round_cost": summary.diagnosis.observation.round_cost[1],
+            "round_cost": summary.diagnosis.observation.decode_round_cost,
             "public_round_cost": _estimate(summary.diagnosis.public),
             "causes": list(summary.diagnosis.causes),
         },

@@ -29,6 +29,9 @@ LONGEST_CONFIGURATION = 34
 MOST_DROPPED = 5
 """Dropped rows that are listed; the JSON has all."""
 
+SAME_COST = 0.005
+"""Relative difference up to which a round cost with and without prefill is one. [-]"""
+
 ASSUMED_OVERHEAD = 0.15
 """An overhead of drafting as papers assume it, to set against the measured one. [-]"""
 
@@ -144,11 +147,14 @@ def _break_even(costs: Sequence[ConfigurationCost]) -> str:
         lines.append(f"All at {', '.join(common)}.")
     first = costs[0].observation
     cost = first.accept_length_at * first.baseline_tokens_per_s / first.output_tokens_per_s
+    decoding = ""
+    if abs(first.decode_round_cost / first.round_cost[1] - 1.0) > SAME_COST:
+        decoding = f"Decoding alone, by TTFT and output length: {first.decode_round_cost:.4f}. "
     lines.append(
         wrapped(
             "Break-even is the round cost in baseline steps. By hand: accept x baseline / throughput = "
             f"{first.accept_length_at:g} x {first.baseline_tokens_per_s:g} / "
-            f"{first.output_tokens_per_s:g} = {cost:.4f}. {_overhead(cost)}"
+            f"{first.output_tokens_per_s:g} = {cost:.4f}. {decoding}{_overhead(first.decode_round_cost if decoding else cost)}"
         )
     )
     return "\n".join(lines)
@@ -239,7 +245,7 @@ def _diagnosis(summary: FitSummary) -> str:
     if found is None:
         return ""
     text = (
-        f"{short_words(found.observation.configuration)}: a round of {found.observation.round_cost[1]:.2f} steps is more than public systems show "
+        f"{short_words(found.observation.configuration)}: a round of {found.observation.decode_round_cost:.2f} steps is more than public systems show "
         f"({found.public.median:.2f}, 90 %: {interval(found.public)}). Test, in this order:"
     )
     return _listed(

@@ -9,6 +9,7 @@ from calibration.diagnosis import diagnose
 from calibration.fit_summary import FitSummary, fit_summary
 from calibration.identifiability import constants_in_play, untold_constants
 from calibration.next_measurement import next_measurements
+from calibration.report.fit_text import fit_text
 from specmodel.calibration import Calibration
 
 
@@ -125,3 +126,13 @@ def test_the_worst_residual_is_named_by_file_and_line(tmp_path: Path) -> None:
     assert found.worst_place == "bench.csv, line 6"
     assert found.worst > 0
     assert found.rms <= abs(found.worst)
+
+
+def test_a_measured_share_is_not_asked_for_and_rounds_are_judged_without_it(tmp_path: Path) -> None:
+    """f = .4 and R = 1.5: by hand 2.10 holds the prefill, and is no expensive round."""
+    header = "num_steps,batch_size,accept_length,throughput,baseline,ttft_ms,output_tokens"
+    found = summary(tmp_path, header, ["3,1,3.0,142.857,100,200,50"])
+    assert "non_decode_share" not in {name for one in found.untold for name in one.constants}
+    assert found.diagnosis is None
+    said = fit_text(found, "calibration.json")
+    assert "Decoding alone, by TTFT and output length: 1.5000." in " ".join(said.split())

@@ -70,6 +70,7 @@ def fixed_calibration() -> Calibration:
                 accept_length_at=2.1,
                 output_tokens_per_s=82.3,
                 baseline_tokens_per_s=90.0,
+                decode_round_cost=2.1 * 90 / 82.3,
             ),
         ),
         baselines=Baselines(

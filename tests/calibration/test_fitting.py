@@ -167,3 +167,51 @@ def test_a_prediction_outside_the_points_warns(tmp_path: Path) -> None:
         ExtrapolationWarning, match="num_steps 9 is outside the measured range 3 to 5"
     ):
         calibration.predict(2.7, num_steps=9.0)
+
+
+BY_COLUMN = "num_steps,batch_size,accept_length,throughput,baseline,ttft_ms,output_tokens\n3,1,3.0,142.857,100,200,50\n"
+BY_ROW = "k,accept_length,tok/s,ttft_ms,output_tokens,batch_size\n0,1,50,800,100,1\n3,2.4,68.97,800,100,1\n"
+MEASURED_SHARE = ((BY_COLUMN, 1.5, 142.857), (BY_ROW, 1.3, 68.97))
+"""Rows with TTFT and output length: f = .2/.5 and .8/2, so R = 1.5 and 1.3, and what was measured."""
+
+
+@pytest.mark.parametrize(("text", "round_cost", "rate"), MEASURED_SHARE)
+def test_a_measured_non_decode_share_is_kept_for_predictions(
+    tmp_path: Path, text: str, round_cost: float, rate: float
+) -> None:
+    found = fit(bench(tmp_path, text))
+    (observation,) = found.observations
+    assert observation.decode_round_cost == pytest.approx(round_cost, rel=1e-3)
+    found.save(tmp_path / "calibration.json")
+    for calibration in (found, Calibration.load(tmp_path / "calibration.json")):
+        answer = calibration.predict(observation.accept_length_at)
+        assert answer.non_decode_share == pytest.approx(0.4)
+        assert answer.round_cost.low < round_cost < answer.round_cost.high
+        output = answer.output_tokens_per_s
+        assert output is not None
+        assert output.low < rate < output.high < 1.25 * output.low
+        assert output.median == pytest.approx(rate, rel=0.02)
+
+
+def test_a_measured_non_decode_share_is_believed_of_other_loads_too(tmp_path: Path) -> None:
+    """f = .4 at batch 1: the share at batch 4 is unknown, but not the prior's .06."""
+    found = fit(bench(tmp_path, BY_COLUMN))
+    with pytest.warns(ExtrapolationWarning, match="batch_size 4"):
+        answer = found.predict(3.0, num_steps=3, topk=1, batch_size=4)
+    assert 0.2 < answer.non_decode_share < 0.45
+    share = next(one for one in found.constants if one.name == "non_decode_share")
+    assert not share.prior_dominated
+    assert share.low < 0.4 < share.high
+
+
+def test_a_time_to_the_first_token_that_contradicts_the_rounds_is_not_used(tmp_path: Path) -> None:
+    """1000/TPOT beside TTFT: as end to end R = .6, which cannot be; decode-only it is 1.33 and 1.64."""
+    header = "num_steps,batch_size,accept_length,throughput,baseline,ttft_ms,output_tokens\n"
+    lines = "2,1,2.4,200,111.1,150,40\n4,1,3.1,210,111.1,150,40\n"
+    found = fit(bench(tmp_path, header + lines))
+    costs = [one.decode_round_cost for one in found.observations]
+    assert costs == pytest.approx([1.333, 1.640], abs=1e-3)
+    assert any("2 rows: ttft_ms and output_tokens" in note for note in found.notes)
+    answer = found.predict(3.1, num_steps=4, topk=1, batch_size=1)
+    assert answer.output_tokens_per_s is not None
+    assert answer.output_tokens_per_s.median == pytest.approx(210, rel=0.06)

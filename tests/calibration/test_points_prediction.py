@@ -245,3 +245,17 @@ def test_packaged_points_are_predicted_within_their_intervals_mostly(specmodel: 
         for row in found
     ]
     assert sum(inside) >= 0.85 * len(inside)
+
+
+def test_rows_of_a_load_with_a_measured_share_are_predicted_with_it(specmodel: Run) -> None:
+    """f = .2/.5 = .4 and R = 1.5 give 142.9 tok/s, whether the row states its TTFT again or not."""
+    header = "num_steps,batch_size,accept_length,throughput,baseline,ttft_ms,output_tokens\n"
+    Path("bench.csv").write_text(header + "3,1,3.0,142.857,100,200,50\n", encoding="utf-8")
+    assert specmodel("fit", "bench.csv").exit_code == 0
+    found = rows(specmodel, header + "3,1,3.0,,100,200,50\n3,1,3.0,,100,,\n3,1,3.0,,,,\n")
+    said = [float(row[ADDED[0]]) for row in found]
+    assert said == pytest.approx([142.9] * 3, rel=0.02)
+    result = specmodel("predict", "--accept", "3", "--json")
+    assert json.loads(result.stdout)["output_tokens_per_s"]["median"] == pytest.approx(
+        said[2], rel=1e-4
+    )
