@@ -327,16 +327,14 @@ def _outliers(usable: SystemRows, fitted: MapFit) -> list[str]:
 
 def _replicates(frame: pd.DataFrame) -> list[str]:
     """What configurations that were measured several times say of the noise."""
-    groups = [
-        group for group in replicate_groups(frame) if group.round_cost_relative_sd is not None
-    ]
-    if not groups:
+    groups = [group.round_cost_relative_sd for group in replicate_groups(frame)]
+    spreads = [spread for spread in groups if spread is not None]
+    if not spreads:
         return []
-    squares = [group.relative_sd**2 for group in groups]
     return [
         (
-            f"{len(groups)} configuration(s) were measured several times: throughputs spread by "
-            f"{np.sqrt(np.mean(squares)):.1%} (root mean square)"
+            f"{len(spreads)} configuration(s) were measured several times: their round costs spread by "
+            f"{np.sqrt(np.mean(np.square(spreads))):.1%} (root mean square)"
         )
     ]
 

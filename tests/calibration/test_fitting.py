@@ -215,3 +215,18 @@ def test_a_time_to_the_first_token_that_contradicts_the_rounds_is_not_used(tmp_p
     answer = found.predict(3.1, num_steps=4, topk=1, batch_size=1)
     assert answer.output_tokens_per_s is not None
     assert answer.output_tokens_per_s.median == pytest.approx(210, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("lines", "spread"),
+    [
+        ("4,1.5,30,50\n4,3.0,60,50\n", "0.0%"),  # R 2.5 both: other prompts, not another time
+        ("4,2.0,40,50\n4,2.0,44,50\n", "6.7%"),  # R 2.5 and 2.273: sd .1607 over mean 2.386
+    ],
+)
+def test_repeats_are_judged_by_their_round_costs(tmp_path: Path, lines: str, spread: str) -> None:
+    found = fit(bench(tmp_path, f"num_steps,accept_length,throughput,baseline\n{lines}"))
+    assert [note for note in found.notes if "several times" in note] == [
+        f"1 configuration(s) were measured several times: their round costs spread by {spread} "
+        "(root mean square)"
+    ]
