@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, final
 
-from specmodel.architecture.config_fields import ConfigFields
+from specmodel.architecture.config_json import ConfigFields
 from specmodel.errors import FormatError
 
 _LONGEST_LIST = 1000

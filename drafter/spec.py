@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Final, Literal, final, get_args
 
-from specmodel.architecture.counts import check_counts
+from specmodel.architecture.shape import check_counts
 from specmodel.errors import ParameterError
 
 RopeKind = Literal["default", "linear", "dynamic", "llama3", "yarn"]

@@ -13,7 +13,7 @@ from calibration.physical.draft_choice import MOST_VOCABULARY
 from calibration.physical.measured_draft import MOST_S, read_measured_draft
 from calibration.physical.scenario import KERNELS, KV_BYTES, Scenario
 from specmodel.architecture import stated_weights
-from specmodel.architecture.weights import MOST_RANKS
+from specmodel.architecture.passes import MOST_RANKS
 from specmodel.cost.round_inputs import SCHEDULES
 from specmodel.errors import ParameterError, SpecModelError, UnknownKeyError
 from specmodel.hardware import gpu

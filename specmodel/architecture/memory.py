@@ -3,70 +3,47 @@
 from dataclasses import dataclass
 from typing import Final
 
-from specmodel.architecture.kv import kv_cache
+from specmodel.architecture.passes import MOST_RANKS, check_ranks, kv_cache, weight_bytes
 from specmodel.architecture.shape import ModelShape
-from specmodel.architecture.weights import MOST_RANKS, check_ranks, weight_bytes
 from specmodel.errors import ParameterError
 from specmodel.units import GIGA
 
+# Memory that engines use by default; the rest is the driver's, the graphs' and fragmentation's
+# (judgement: vLLM's default, and close to SGLang's).
 USABLE_SHARE: Final = 0.9
-"""Memory that engines use by default; the rest is the driver's, the graphs' and fragmentation's
-(judgement: vLLM's default, and close to SGLang's)."""
 
+# Tokens of a prefill chunk that activations are held for (judgement: small engine default).
 CHUNK_TOKENS: Final = 2048
-"""Tokens of a prefill chunk that activations are held for (judgement: small engine default)."""
 
+# Buffers of one hidden state per token that are alive at once (judgement).
 COPIES_OF_ACTIVATIONS: Final = 8
-"""Buffers of one hidden state per token that are alive at once (judgement)."""
 
+# Logits are sampled in fp32.
 LOGITS_BYTES: Final = 4.0
-"""Logits are sampled in fp32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryFit:
-    """Memory that a model needs on each GPU, and what there is.
-
-    Parameters
-    ----------
-    model : str
-        Name of the model.
-    num_gpus : int
-        GPUs that share the model, [-].
-    gpu_memory_bytes : float
-        Memory of one GPU, [bytes].
-    weight_bytes : float
-        Weights on one GPU, [bytes].
-    kv_bytes : float
-        Cache of all requests on one GPU, [bytes].
-    activation_bytes : float
-        Activations on one GPU, [bytes].
-    all_weight_bytes : float
-        Weights of the model, each counted once, [bytes].
-    usable_share : float
-        Part of the memory that may be used, [-].
-    smallest_num_gpus : int or None
-        Smallest of 1, 2, 4, 8, ... GPUs of this memory that would do; None if none does.
-    """
+    """Memory that a model needs on each GPU, and what there is."""
 
     model: str
     num_gpus: int
     gpu_memory_bytes: float
-    weight_bytes: float
+    weight_bytes: float  # on one GPU, as cache and activations
     kv_bytes: float
     activation_bytes: float
-    all_weight_bytes: float
+    all_weight_bytes: float  # of the model, each counted once
     usable_share: float
-    smallest_num_gpus: int | None
+    smallest_num_gpus: int | None  # smallest of 1, 2, 4, 8, ... that would do; None if none does
 
     @property
     def needed_bytes(self) -> float:
-        """Weights, cache and activations on one GPU, [bytes]."""
+        """Weights, cache and activations on one GPU."""
         return self.weight_bytes + self.kv_bytes + self.activation_bytes
 
     @property
     def usable_bytes(self) -> float:
-        """Memory of one GPU that may be used, [bytes]."""
+        """Memory of one GPU that may be used."""
         return self.usable_share * self.gpu_memory_bytes
 
     @property
@@ -107,81 +84,37 @@ def memory_fit(
     batch_size: float = 1,
     context_tokens: float = 0,
     kv_bytes_per_value: float = 2.0,
-    verify_rows: float | None = None,
     context_parallel: int = 1,
-    data_parallel_attention: bool = False,
     usable_share: float = USABLE_SHARE,
 ) -> MemoryFit:
-    r"""Memory that a model and its requests need on each of some GPUs.
+    r"""Memory that a model and its requests need on each of :math:`s` GPUs that share it.
 
     .. math:: w/s + B\,b(C) + a \le u M
 
-    Parameters
-    ----------
-    shape : ModelShape
-        The model with its formats.
-    num_gpus : int
-        :math:`s`, GPUs that share the model by tensor or expert parallelism, at least 1, [-].
-    gpu_memory_bytes : float
-        :math:`M`, memory of one GPU, positive, [bytes].
-    batch_size : float
-        :math:`B`, requests at once, at least 0, [-].
-    context_tokens : float
-        :math:`C`, tokens of each, at least 0, [tokens].
-    kv_bytes_per_value : float
-        Of the cache: 2 for bf16, 1 for fp8, [bytes].
-    verify_rows : float, optional
-        Rows whose logits are held at once; `batch_size` where it is not given, [-].
-    context_parallel, data_parallel_attention : int, bool
-        As for `kv_cache`.
-    usable_share : float
-        :math:`u`, part of the memory that may be used, in (0, 1], [-].
+    Replicated parts count on every GPU. Activations :math:`a` are an estimate: eight hidden states and one
+    split intermediate state per token of a prefill chunk of 2048, and fp32 logits (judgements). A draft
+    model needs memory besides.
 
-    Returns
-    -------
-    MemoryFit
-
-    Raises
-    ------
-    ParameterError
-        If a value is out of bounds.
-
-    Notes
-    -----
-    Replicated parts count on every GPU. Activations are an estimate: eight hidden states and one
-    split intermediate state per token of a prefill chunk of 2048, and fp32 logits (judgements).
-    A draft model needs memory besides.
-
-    Examples
-    --------
     >>> from specmodel.architecture import preset
-    >>> memory_fit(preset("Kimi-K2.5"), 4, 96e9).fits
-    False
-    >>> memory_fit(preset("Kimi-K2.5"), 8, 96e9).fits
-    True
+    >>> memory_fit(preset("Kimi-K2.5"), 4, 96e9).fits, memory_fit(preset("Kimi-K2.5"), 8, 96e9).fits
+    (False, True)
     """
     check_ranks("num_gpus", num_gpus)
     _within("gpu_memory_bytes", gpu_memory_bytes, 1.0, 1e15)
     _within("batch_size", batch_size, 0.0, 1e9)
     _within("context_tokens", context_tokens, 0.0, 1e9)
     _within("usable_share", usable_share, 1e-6, 1.0)
-    rows = batch_size if verify_rows is None else verify_rows
-    _within("verify_rows", rows, 0.0, 1e12)
 
     def need(ranks: int) -> tuple[float, float, float]:
-        weights = weight_bytes(
-            shape, tp_size=ranks, data_parallel_attention=data_parallel_attention
-        ).total
         cache = kv_cache(
             shape,
             bytes_per_value=kv_bytes_per_value,
             tp_size=ranks,
             context_parallel=min(context_parallel, ranks),
-            data_parallel_attention=data_parallel_attention,
         )
-        requests = batch_size / ranks if data_parallel_attention else batch_size
-        held = requests * float(cache.held_bytes(context_tokens))
-        return weights, held, _activation_bytes(shape, ranks, rows)
+        held = batch_size * float(cache.held_bytes(context_tokens))
+        weights = weight_bytes(shape, tp_size=ranks).total
+        return weights, held, _activation_bytes(shape, ranks, batch_size)
 
     usable = usable_share * gpu_memory_bytes
     sizes = [2**power for power in range(MOST_RANKS.bit_length())]
@@ -200,29 +133,7 @@ def memory_fit(
 
 
 def require_fit(fit: MemoryFit) -> None:
-    r"""Refuse a model that does not fit.
-
-    .. math:: w/s + B\,b(C) + a \le u M
-
-    Parameters
-    ----------
-    fit : MemoryFit
-        From `memory_fit`.
-
-    Raises
-    ------
-    ParameterError
-        If it does not fit, with what is needed, what there is and how many GPUs would do.
-
-    Notes
-    -----
-    A case that cannot run has no price. allreduce.md 1.
-
-    Examples
-    --------
-    >>> from specmodel.architecture import preset
-    >>> require_fit(memory_fit(preset("Qwen3-8B"), 1, 80e9))
-    """
+    """Refuse a model that does not fit: a case that cannot run has no price. allreduce.md 1."""
     if not fit.fits:
         allowed = (
             "of GPUs with more memory"

@@ -4,17 +4,18 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
-from specmodel.architecture.blocks import (
+from specmodel.architecture.quantisation import Quantisation, WeightFormat
+from specmodel.architecture.shape import (
     CompressedAttention,
     DenseMlp,
     GroupedAttention,
     LatentAttention,
+    LayerGroup,
     LinearAttention,
+    ModelShape,
     MoeMlp,
     SparseIndex,
 )
-from specmodel.architecture.quantisation import Quantisation, WeightFormat
-from specmodel.architecture.shape import LayerGroup, ModelShape
 from specmodel.errors import ParameterError
 from specmodel.record_types import check_types
 

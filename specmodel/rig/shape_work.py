@@ -16,8 +16,8 @@ from specmodel.architecture import (
     matrix_flop_per_token,
     weight_bytes,
 )
-from specmodel.architecture.blocks import CompressedAttention, LatentAttention, LinearAttention
-from specmodel.architecture.kv import KvCache
+from specmodel.architecture.passes import KvCache
+from specmodel.architecture.shape import CompressedAttention, LatentAttention, LinearAttention
 from specmodel.cost.forward_work import ForwardWork
 from specmodel.cost.typical_rates import KERNELS_PER_LAYER
 from specmodel.errors import ParameterError

@@ -13,7 +13,7 @@ from specmodel.architecture import (
     ModelShape,
     Quantisation,
 )
-from specmodel.architecture.blocks import Attention
+from specmodel.architecture.shape import Attention
 from specmodel.cost.round_inputs import KINDS, DraftKind, KnownTime
 from specmodel.errors import ParameterError
 

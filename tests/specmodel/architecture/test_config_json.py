@@ -15,9 +15,9 @@ from specmodel.architecture import (
     parameter_counts,
     preset,
     shape_from_config,
-    shape_from_text,
     weight_bytes,
 )
+from specmodel.architecture.config_json import parsed_config
 from specmodel.errors import FormatError, SpecModelError
 
 Config = dict[str, Any]
@@ -145,7 +145,7 @@ def test_a_missing_field_is_named_with_the_architecture(
 )
 def test_what_is_no_known_configuration_is_refused_in_one_line(text: str, message: str) -> None:
     with pytest.raises(FormatError, match=message) as error:
-        shape_from_text(text)
+        shape_from_config(parsed_config(text, path="config.json"))
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 1500
 
@@ -202,7 +202,7 @@ def test_any_value_in_any_field_gives_a_shape_or_one_line(
         place = data.draw(st.sampled_from(places))
         place[data.draw(st.sampled_from(sorted(place)))] = data.draw(JUNK)
     try:
-        shape = shape_from_text(json.dumps(values))
+        shape = shape_from_config(json.loads(json.dumps(values)))
         weights = weight_bytes(shape, tp_size=4)
         assert 0 < weights.active <= weights.total + weights.head
         assert kv_cache(shape, tp_size=4).held_bytes(100) >= 0

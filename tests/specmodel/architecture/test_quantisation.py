@@ -3,8 +3,7 @@ from typing import Any
 import pytest
 
 from specmodel.architecture import preset, quantisation, weight_bytes, weight_format
-from specmodel.architecture.config_quantisation import weights_from_config
-from specmodel.architecture.module_patterns import _expanded, any_matches
+from specmodel.architecture.quantisation import _expanded, any_matches, weights_from_config
 from specmodel.errors import FormatError, ParameterError
 from specmodel.units import GIGA
 
