@@ -17,7 +17,11 @@ export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 export MPLBACKEND := agg
 
-.PHONY: help demo test quick lint bench format clean
+PYTEST := $(BIN)/pytest -q -n $(WORKERS) --dist loadgroup
+# Collected only by a process that interprets kernels.
+INTERPRETED := $(wildcard tests/drafter/interpreted tests/drafter/*/interpreted)
+
+.PHONY: help demo test prove quick lint interpreted bench format clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null \
@@ -26,21 +30,24 @@ help: ## list the targets
 demo: $(STAMP) ## answer the question of the README on packaged data
 	@$(BIN)/python examples/demo.py
 
-test: lint ## everything that must hold before a change lands
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup
+test: $(STAMP) ## everything that must hold before a change lands
+	@$(MAKE) --no-print-directory -j 2 --output-sync lint interpreted
+	$(PYTEST)
+
+prove: export SPECMODEL_PROVE := 1
+prove: test ## the same with every case: all GPU targets, full coverage studies, long fuzz
 
 quick: $(STAMP) ## the tests without the slow ones
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not slow"
+	$(PYTEST) -m "not slow"
 
-lint: $(STAMP) ## style, types, layers and the content of the wheel
+lint: $(STAMP) ## style, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	rm -rf build
-	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation \
-	  --wheel-dir build/wheel .
-	$(BIN)/check-wheel-contents build/wheel
+	$(BIN)/mypy
+
+interpreted: $(STAMP) ## the kernels in Triton's interpreter
+	TRITON_INTERPRET=1 $(PYTEST) $(INTERPRETED)
 
 bench: $(STAMP) ## time the paths that must be fast
 	@$(BIN)/python -m compileall -q specmodel calibration drafter

@@ -91,18 +91,6 @@ def modules_after(statement: str, folder: Path = ROOT, *, whole: bool = False) -
     return set(run.stdout.splitlines()[-1].split())
 
 
-def test_the_import_contracts_hold() -> None:
-    command = [
-        sys.executable,
-        "-c",
-        "from importlinter.cli import lint_imports_command as lint; lint()",
-    ]
-    run = subprocess.run(
-        [*command, "--no-logo", "--no-cache"], check=False, capture_output=True, text=True, cwd=ROOT
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-
-
 @pytest.mark.parametrize("module", PACKAGES)
 def test_importing_a_package_loads_no_gpu_stack(module: str) -> None:
     assert modules_after(f"import {module}").isdisjoint(GPU_STACK)

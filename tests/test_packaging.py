@@ -70,6 +70,17 @@ def test_the_wheel_has_exactly_the_three_packages(wheel: Path) -> None:
     assert {name for name in top if not name.endswith(".dist-info")} == set(PACKAGES)
 
 
+def test_the_wheel_holds_nothing_that_a_wheel_should_not(wheel: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "check_wheel_contents", str(wheel)],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
 def test_the_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
     expected = {
         path.relative_to(ROOT).as_posix()

@@ -7,22 +7,29 @@ from pathlib import Path
 
 import pytest
 
+from tests.extent import prove
+
 POINTS = (
     "accept_length,throughput,baseline,workload,k\n2.1,82.3,90.0,caf\u00e9 \u2013 \u5bf9\u8bdd,3\n"
 )
 POSIX = pytest.mark.skipif(os.name != "posix", reason="pipes close differently elsewhere")
 COMMANDS = (
-    "fit bench.csv",
     "fit bench.csv --json",
-    "predict --accept 2 --depth 3",
-    "predict --full .7,.5 --depth 1:128 --json",
     "predict --points many.csv",
-    "data",
-    "data --json",
-    "evaluate bench.csv many.csv --draws 1 --split few",
-    "evaluate bench.csv many.csv --draws 1 --split few --json",
     "--help",
-    "predict --help",
+    *(
+        pytest.param(command, marks=prove)
+        for command in (
+            "fit bench.csv",
+            "predict --accept 2 --depth 3",
+            "predict --full .7,.5 --depth 1:128 --json",
+            "data",
+            "data --json",
+            "evaluate bench.csv many.csv --draws 1 --split few",
+            "evaluate bench.csv many.csv --draws 1 --split few --json",
+            "predict --help",
+        )
+    ),
 )
 
 
@@ -77,22 +84,25 @@ def test_a_full_device_for_errors_still_fails(folder: Path) -> None:
     "settings",
     [
         {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-        {"PYTHONIOENCODING": "latin-1"},
-        {"PYTHONIOENCODING": "ascii:strict"},
+        pytest.param({"PYTHONIOENCODING": "latin-1"}, marks=prove),
+        pytest.param({"PYTHONIOENCODING": "ascii:strict"}, marks=prove),
     ],
     ids=["C", "latin", "ascii"],
 )
-def test_an_encoding_that_lacks_characters_is_no_error(
-    folder: Path, settings: dict[str, str]
-) -> None:
-    for command in (
+@pytest.mark.parametrize(
+    "command",
+    [
         "fit bench.csv",
-        "predict --accept 2",
-        "predict --points bench.csv",
-        "evaluate bench.csv --split few --rows 1 --draws 1",
         "fit bench.csv -o \u5bf9/caf\u00e9.json",
-    ):
-        run = shell(f"specmodel {command}", folder, **settings)
-        assert "defect" not in run.stderr, run.stderr
-        assert "Traceback" not in run.stderr
-        assert run.returncode == (1 if "-o" in command else 0), run.stderr
+        "predict --points bench.csv",
+        pytest.param("predict --accept 2", marks=prove),
+        pytest.param("evaluate bench.csv --split few --rows 1 --draws 1", marks=prove),
+    ],
+)
+def test_an_encoding_that_lacks_characters_is_no_error(
+    folder: Path, settings: dict[str, str], command: str
+) -> None:
+    run = shell(f"specmodel {command}", folder, **settings)
+    assert "defect" not in run.stderr, run.stderr
+    assert "Traceback" not in run.stderr
+    assert run.returncode == (1 if "-o" in command else 0), run.stderr

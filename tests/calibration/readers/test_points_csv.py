@@ -7,6 +7,7 @@ import pytest
 
 from calibration.readers import READERS, Reading, Row, SourceText, points_csv, read_file
 from specmodel.errors import FormatError
+from tests.extent import extent
 
 BAD = Path(__file__).parents[2] / "fixtures" / "bad"
 
@@ -173,7 +174,9 @@ def test_an_unknown_column_cannot_take_a_name_that_is_ours() -> None:
 
 
 def test_a_name_repeated_by_many_columns_is_numbered_once_each() -> None:
-    repeats = 20_000  # numbered from 2 for every column anew, this would take minutes
+    repeats = extent(
+        test=2_000, prove=20_000
+    )  # numbered from 2 for every column anew, this would take minutes
     header, cells = ",".join(["x"] * repeats), ",".join(["1"] * repeats)
     extra = only(f"tau,tok/s,{header}\n2,90,{cells}\n").extra
     assert set(extra) == {"x", *(f"x ({count})" for count in range(2, repeats + 1))}

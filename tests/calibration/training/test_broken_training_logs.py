@@ -1,7 +1,7 @@
 """Whatever is in a training log: a log or one clear line, in bounded time and memory.
 
-``SPECMODEL_FUZZ=20000 pytest tests/calibration/training/test_broken_training_logs.py`` spends a larger
-budget.
+``SPECMODEL_FUZZ=20000 pytest tests/calibration/training/test_broken_training_logs.py`` spends a budget larger
+than that of `make prove`.
 """
 
 import gzip
@@ -21,6 +21,7 @@ from calibration.training.reading import read_training_log
 from calibration.training.training_log import TrainingLogError
 from specmodel.errors import FormatError
 from tests.calibration.mutations import mutated
+from tests.extent import extent
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "training"
 SEEDS = sorted(
@@ -28,7 +29,7 @@ SEEDS = sorted(
     for path in FIXTURES.iterdir()
     if path.suffix not in (".md", ".gz") and not path.name.endswith(".expected.json")
 )
-BUDGET = int(os.environ.get("SPECMODEL_FUZZ", "600"))
+BUDGET = int(os.environ.get("SPECMODEL_FUZZ", extent(test=600, prove=6000)))
 BATCHES = 6
 MOST_S = 10
 

@@ -1,6 +1,7 @@
 """Intervals of the end of generated runs whose truth is known.
 
-The settings of the projection were chosen on seeds 0 to 199; these runs are others.
+The settings of the projection were chosen on seeds 0 to 199; these runs are others, 30 of them in
+`make test` and 240 in `make prove`.
 """
 
 from typing import NamedTuple
@@ -11,8 +12,9 @@ import pytest
 from calibration.training.curves import accuracy_curves
 from calibration.training.projection import ProjectionRefused, project
 from tests.calibration.training.run_generator import GeneratedRun, draw_run
+from tests.extent import PROVES, coverage_bounds, extent
 
-SEEDS = range(2000, 2240)
+SEEDS = range(2000, 2000 + extent(test=30, prove=240))
 FRACTIONS = (0.2, 0.4, 0.6)
 
 # One worker: the runs are generated once for all of these tests.
@@ -68,8 +70,17 @@ def test_intervals_of_the_final_accept_length_cover_as_they_say(
     outcomes: dict[float, list[Outcome]], fraction: float
 ) -> None:
     rows = outcomes[fraction]
-    assert len(rows) >= 200
-    assert 0.85 <= np.mean([row.low <= row.true <= row.high for row in rows]) <= 0.95
+    assert len(rows) >= len(SEEDS) * 5 // 6
+    low, high = coverage_bounds(len(rows), proven=(0.85, 0.95))
+    assert low <= np.mean([row.low <= row.true <= row.high for row in rows]) <= high
+
+
+def test_intervals_of_all_parts_of_a_run_are_not_wide_for_nothing(
+    outcomes: dict[float, list[Outcome]],
+) -> None:
+    rows = [row for fraction in FRACTIONS for row in outcomes[fraction]]
+    _, high = coverage_bounds(len(rows), proven=(0.85, 0.95))
+    assert np.mean([row.low <= row.true <= row.high for row in rows]) <= high
 
 
 def test_at_three_fifths_of_the_run_the_median_error_is_below_two_percent(
@@ -82,9 +93,11 @@ def test_intervals_of_the_final_accuracies_cover_too(
     outcomes: dict[float, list[Outcome]],
 ) -> None:
     rows = [row for fraction in FRACTIONS for row in outcomes[fraction]]
-    assert 0.83 <= np.mean([row.depths_inside for row in rows]) <= 0.95
+    # of 90 projections the mean has an error of 0.03: three of them
+    low, high = (0.83, 0.95) if PROVES else (0.78, 0.97)
+    assert low <= np.mean([row.depths_inside for row in rows]) <= high
 
 
 def test_the_projection_is_not_off_to_one_side(outcomes: dict[float, list[Outcome]]) -> None:
     errors = [row.median / row.true - 1.0 for rows in outcomes.values() for row in rows]
-    assert abs(np.median(errors)) < 0.01
+    assert abs(np.median(errors)) < (0.01 if PROVES else 0.02)  # its error with 30 runs: 0.009

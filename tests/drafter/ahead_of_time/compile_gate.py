@@ -1,13 +1,15 @@
 """Builds kernel variants for targets without a GPU and prints what their machine code needs.
 
-A program of its own: `python compile_gate.py SM[.PART] ...` prints one JSON line per variant for each of
-the targets, with a PART (0 or 1) for one half of them, so that targets can be shared out evenly. The
-launch functions run on tensors without data, as they would on that target; each launch is built instead
-of made. Sizes of a model are run-time arguments of a kernel, so few variants serve every public shape at
-every load. Of variants that differ in nothing but what they are given (bias, residual, norm, index,
-alignment) the one that is given most is built; with `--all` every one, and those of fp32 weights.
+A program of its own: `python compile_gate.py SM ...` prints one JSON line per variant for each of the
+targets. The launch functions run on tensors without data, as they would on that target; each launch is
+built instead of made. Sizes of a model are run-time arguments of a kernel, so few variants serve every
+public shape at every load. Of variants that differ in nothing but what they are given (bias, residual,
+norm, index, alignment) the one that is given most is built; with `--all` every one, and those of fp32
+weights. What is printed is kept in build/, and printed again until a file of `drafter` or the compiler
+changes.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -22,7 +24,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()  # nothing is taken from an earlier run
+os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()  # nothing is taken from another program's run
 
 import torch
 import triton
@@ -38,6 +40,7 @@ from drafter.public_shapes import public_shape, public_shapes
 from drafter.spec import DraftSpec
 from drafter.tensor_shapes import expected_shapes
 
+ROOT = Path(__file__).resolve().parents[3]
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 POINTERS = {
     torch.bfloat16: "*bf16",
@@ -135,17 +138,41 @@ class Variant(NamedTuple):
     options: tuple[tuple[str, Any], ...]
 
 
-def main(sm: int, parts: slice, *, builds_all: bool) -> None:
-    """Print one line per variant of a target, or of a half of them."""
+def main(sm: int, *, builds_all: bool) -> None:
+    """Print one line per variant of a target, built now or when the same sources were built before."""
+    kept = kept_for(sm, builds_all=builds_all)
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = kept.with_suffix(f".{os.getpid()}")
+        unfinished.write_text("".join(built_for(sm, builds_all=builds_all)), encoding="utf-8")
+        unfinished.replace(kept)
+    sys.stdout.write(kept.read_text(encoding="utf-8"))
+
+
+def kept_for(sm: int, *, builds_all: bool) -> Path:
+    """Where the lines of a target are kept: named by everything that decides about them."""
+    sources = [
+        path for path in (ROOT / "drafter").rglob("*") if path.suffix in {".py", ".toml", ".csv"}
+    ]
+    digest = hashlib.sha256(f"{triton.__version__} {torch.__version__} {sm} {builds_all}".encode())
+    for path in (*sorted(sources), Path(__file__)):
+        digest.update(
+            f"{path.relative_to(ROOT)} {path.stat().st_size} ".encode() + path.read_bytes()
+        )
+    return ROOT / "build" / "ahead_of_time" / f"{digest.hexdigest()[:32]}.jsonl"
+
+
+def built_for(sm: int, *, builds_all: bool) -> Iterator[str]:
+    """One line per variant of a target."""
     found: dict[Variant, tuple[Launch, str]] = {}
     for configuration in (*configurations(), *(EXACT if builds_all else ())):
         for launch in launches(configuration, sm):
             found.setdefault(variant_of(launch), (launch, configuration.public))
     wanted = list(found) if builds_all else fullest(found)
-    for variant in wanted[parts]:
+    for variant in wanted:
         launch, public = found[variant]
         line = {"first_asked_for_by": public, **build(launch, variant, sm)}
-        sys.stdout.write(json.dumps(line) + "\n")
+        yield json.dumps(line) + "\n"
 
 
 def fullest(variants: Iterable[Variant]) -> list[Variant]:
@@ -272,8 +299,6 @@ def output_of(tool: str, *arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    for job in sys.argv[1:]:
-        if job != "--all":
-            target, _, half = job.partition(".")
-            halves = slice(int(half), None, 2) if half else slice(None)
-            main(int(target), halves, builds_all="--all" in sys.argv)
+    for target in sys.argv[1:]:
+        if target != "--all":
+            main(int(target), builds_all="--all" in sys.argv)

@@ -1,0 +1,26 @@
+"""How much is tested: `make test` runs every kind of check on few cases, `make prove` on all of them."""
+
+import os
+
+import pytest
+from scipy.stats import binom
+
+PROVES = os.environ.get("SPECMODEL_PROVE") == "1"
+prove = pytest.mark.prove
+
+
+def extent(*, test: int, prove: int) -> int:
+    """The size of a study in `make test` and in `make prove`."""
+    return prove if PROVES else test
+
+
+def coverage_bounds(trials: int, *, proven: tuple[float, float]) -> tuple[float, float]:
+    """Shares between which intervals of 90 % must hold the truth.
+
+    Those of the whole study; of a small one those that as many independent trials leave once in 500 times
+    where the coverage is 90 % (a false alarm).
+    """
+    if PROVES:
+        return proven
+    low, high = binom.interval(0.998, trials, 0.9)
+    return low / trials, high / trials
