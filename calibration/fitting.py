@@ -10,7 +10,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from calibration.map_fit import MapFit, fit_rows
-from calibration.model_catalogue import expert_counts
 from calibration.physical.factor_fit import fit_physical
 from calibration.physical.measured_times import measured_times
 from calibration.physical.rig_of_points import AskedRig, rig_of_points, with_named_rig
@@ -32,6 +31,7 @@ from calibration.system_rows import (
 )
 from calibration.systems import SystemPoints, select_system
 from calibration.table import Points
+from specmodel.architecture import has_preset, preset
 from specmodel.baselines import Baselines
 from specmodel.calibration import PRIOR_DOMINATED, Calibration, Observation
 from specmodel.constants import NAMES, NUM_CONSTANTS, slope, to_natural
@@ -221,9 +221,10 @@ def with_expert_counts(frame: pd.DataFrame) -> pd.DataFrame:
         return frame
     experts, per_token = experts.copy(), per_token.copy()
     for index in np.flatnonzero(missing).tolist():
-        counts = expert_counts(str(frame["target_model"].iloc[index]))
-        if counts is not None:
-            experts[index], per_token[index] = counts
+        name = str(frame["target_model"].iloc[index])
+        if has_preset(name):
+            model = preset(name)
+            experts[index], per_token[index] = model.num_experts, model.experts_per_token
     return frame.assign(num_experts=experts, experts_per_token=per_token)
 
 
