@@ -40,14 +40,6 @@ class MeasuredDraft:
     ------
     ParameterError
         If there is no step or no extend pass, or a time is not above 0 and up to `MOST_S`.
-
-    Examples
-    --------
-    >>> from specmodel.measurement.example import example_record
-    >>> draft = measured_draft(example_record())
-    >>> one = np.ones(1)
-    >>> float(draft.step_s(one, one, 2048 * one)[0])
-    0.0002
     """
 
     name: str
@@ -116,12 +108,6 @@ def measured_draft(record: DraftRecord) -> MeasuredDraft:
     Notes
     -----
     Times between measured loads are log-linear.
-
-    Examples
-    --------
-    >>> from specmodel.measurement.example import example_record
-    >>> measured_draft(example_record()).name
-    'example'
     """
     record.check_usable()
     return MeasuredDraft(

@@ -5,8 +5,7 @@ from typing import Any, Final
 
 from drafter.report.layout import microseconds, table
 from specmodel.measurement import Comparison, DraftRecord, comparisons
-from specmodel.measurement.comparison import FASTER, NOT_SEPARABLE, SLOWER
-from specmodel.measurement.draft_record import DRY
+from specmodel.measurement.draft_record import DRY, FASTER, NOT_SEPARABLE, SLOWER
 from specmodel.units import MICRO
 
 MOST_REQUESTS: Final = 8
@@ -93,13 +92,6 @@ def baseline_verdict(record: DraftRecord) -> str:
     Notes
     -----
     Graphs on both sides, cold weights on both sides. drafter.md 22.
-
-    Examples
-    --------
-    >>> from specmodel.measurement.example import example_record
-    >>> print(baseline_verdict(example_record()))
-    faster than torch + cuBLAS at batch 1 to 8, chains: MISSED: faster at 1 of 2 loads; not separable at
-    batch 1, context 8192 (1.00 times, 0.98 to 1.03)
     """
     if record.kind == DRY:
         return "a dry run says nothing of torch + cuBLAS"

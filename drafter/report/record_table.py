@@ -204,12 +204,6 @@ def bar_verdict(record: DraftRecord) -> str:
     Notes
     -----
     The floor is that of the bandwidth that was measured beside it. drafter.md 22.
-
-    Examples
-    --------
-    >>> from specmodel.measurement.example import example_record
-    >>> bar_verdict(example_record())
-    'batch 1, a chain: 1.22 to 1.25 times the floor; the bar for heads of 680 MB is 1.35: passed'
     """
     rows = [row for row in record.steps if row.batch_size == 1 and row.topk == 1]
     if record.kind == DRY:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Final
 
@@ -395,7 +395,7 @@ def _multiprocessors(device: torch.device) -> int:
 
 def _shapes(spec: DraftSpec) -> DraftShapes:
     """Shapes for the record."""
-    names = set(DraftShapes.__slots__) - {"attention"}
+    names = {each.name for each in fields(DraftShapes)} - {"attention"}
     counts: dict[str, Any] = {name: getattr(spec, name) for name in names}
     return DraftShapes(**counts, attention="grouped" if spec.latent is None else "latent")
 

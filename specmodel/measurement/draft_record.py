@@ -1,21 +1,14 @@
-"""The record of one draft model on one device: what was measured, on what, and how far to trust it."""
+"""What was measured of one draft model on one device, and whether its steps beat those of torch."""
 
 import math
-import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, final
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from specmodel.errors import ExtrapolationWarning, ParameterError
-from specmodel.measurement.load_grid import Load, interpolate
-from specmodel.measurement.timings import (
-    DraftTiming,
-    ExtendTiming,
-    KernelTiming,
-    StepTiming,
-    check_counts,
-    check_spread,
-)
+from specmodel.errors import ParameterError
+from specmodel.units import PERCENT
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 SCHEMA_VERSION: Final = 1
 """Layout of the file; it rises when a key changes its meaning. [-]"""
@@ -27,7 +20,6 @@ DRY: Final = "dry"
 """Kind of a record of a dry run: its times are made up, and nothing may be predicted from them."""
 
 KINDS: Final = (MEASURED, DRY)
-"""Kinds of a record."""
 
 COLD: Final = "cold"
 """Weights come from memory, as after a pass of the target model."""
@@ -35,71 +27,29 @@ COLD: Final = "cold"
 CACHE_STATES: Final = (COLD, "hot")
 """State of the last-level cache before each timed draft."""
 
+LEAST_SPREAD: Final = PERCENT
+"""Two runs may agree more closely than this by chance; no difference below it is claimed. A judgement. [-]"""
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+FASTER: Final = "faster"
+SLOWER: Final = "slower"
+NOT_SEPARABLE: Final = "not separable"
+
+
+@dataclass(frozen=True)
 class Clocks:
-    """Clocks of a device at one moment.
-
-    Parameters
-    ----------
-    multiprocessor_hz, memory_hz : float
-        Positive, [1/s].
-
-    Raises
-    ------
-    ParameterError
-        If a clock is not positive.
-
-    Notes
-    -----
-    Read before and after; they are never set.
-
-    Examples
-    --------
-    >>> Clocks(multiprocessor_hz=1.98e9, memory_hz=3.2e9).memory_hz
-    3200000000.0
-    """
+    """Clocks of a device at one moment; they are read before and after, never set."""
 
     multiprocessor_hz: float
     memory_hz: float
 
     def __post_init__(self) -> None:
-        for name in ("multiprocessor_hz", "memory_hz"):
-            _check_positive(name, getattr(self, name))
+        _check_positive("multiprocessor_hz", self.multiprocessor_hz)
+        _check_positive("memory_hz", self.memory_hz)
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)
 class DraftShapes:
-    """Shapes of the draft model that was measured.
-
-    Parameters
-    ----------
-    hidden_size, target_hidden_size, num_aux_states : int
-        H, Ht and A, [-].
-    num_heads, num_kv_heads, head_dim : int
-        NH, NKV and D, [-].
-    mlp_width : int
-        I, [-].
-    target_vocab_size, draft_vocab_size : int
-        V and Vd, [-].
-    attention : str
-        ``grouped`` or ``latent``.
-
-    Raises
-    ------
-    ParameterError
-        If a count is below 1.
-
-    Examples
-    --------
-    >>> DraftShapes(
-    ...     hidden_size=8, target_hidden_size=8, num_aux_states=3, num_heads=2, num_kv_heads=1,
-    ...     head_dim=4, mlp_width=16, target_vocab_size=50, draft_vocab_size=20,
-    ... ).attention
-    'grouped'
-    """
+    """Shapes of the draft model that was measured; attention is ``grouped`` or ``latent``."""
 
     hidden_size: int
     target_hidden_size: int
@@ -113,87 +63,132 @@ class DraftShapes:
     attention: str = "grouped"
 
     def __post_init__(self) -> None:
-        counts = set(self.__slots__) - {"attention"}
-        check_counts(self, **dict.fromkeys(sorted(counts), 1))
+        _check_counts(self, **{each.name: 1 for each in fields(self) if each.name != "attention"})
         if self.attention not in {"grouped", "latent"}:
             raise ParameterError("attention", repr(self.attention), "grouped or latent")
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DraftRecord:
-    """What `specmodel drafter time` writes.
+@dataclass(frozen=True, kw_only=True)
+class StepTiming:
+    r"""Time of one decode step of the draft model, inside a draft and with cold weights (drafter.md 20).
 
-    Parameters
-    ----------
-    kind : str
-        ``measured``, or ``dry`` for a run without a device, whose times mean nothing.
-    draft_model : str
-        Name of the checkpoint's folder or of the public shape.
-    layout : str
-        Layout of the checkpoint, or that there was none.
-    shapes : DraftShapes
-        Its shapes.
-    dtype : str
-        Storage type of weights and cache.
-    substituted : tuple of str
-        Tensors that were not the checkpoint's own.
-    device : str
-        Name of the device.
-    device_uuid, driver : str or None
-        None where the device does not say.
-    sm : int
-        Compute capability times ten; 0 without a GPU, [-].
-    device_state : str
-        Error correction, partitioning, whatever else may move times; empty where nothing is known.
-    clocks_before, clocks_after : Clocks or None
-        Around the measurement.
-    torch_version, triton_version, package_version : str
-        Software.
-    read_bandwidth_bytes_per_s : float
-        What a kernel that only reads reached just before, [B/s].
-    cache_state : str
-        ``cold`` or ``hot``: last-level cache before each timed draft.
-    spread : float
-        Largest relative difference of two identical runs, [-].
-    steps : tuple of StepTiming
-        At least one; each load once.
-    extends : tuple of ExtendTiming
-        At least one; each load once.
-    drafts : tuple of DraftTiming
-        Whole drafts; each configuration once.
-    kernels : tuple of KernelTiming
-        Of one draft; empty where the device gave no trace.
-    kernels_of : str
-        Which draft the kernels are of.
-    notes : tuple of str
-        What a reader should know besides.
+    .. math:: t = \frac{\mathrm{d} T}{\mathrm{d} k}
 
-    Raises
-    ------
-    ParameterError
-        If a field is impossible, or a load stands twice.
-
-    Notes
-    -----
-    drafter.md 21.
-
-    Examples
-    --------
-    >>> DraftRecord.__dataclass_fields__["kind"].type
-    <class 'str'>
+    the slope of the time of a whole draft over its number of steps: launch and extend pass cancel. The floor
+    is the step's bytes over the read bandwidth that was measured on the same device; the baseline is the same
+    step in eager torch with library products. A spread is the relative difference of two identical runs.
     """
+
+    batch_size: int
+    context_tokens: int
+    topk: int
+    time_s: float
+    floor_s: float
+    hot_time_s: float | None = None  # repeated alone without a flush, weights in the cache
+    cold_time_s: float | None = None  # alone right after a flush, launches included
+    baseline_s: float | None = None
+    baseline_spread: float | None = None
+    spread: float
+    num_samples: int
+
+    def __post_init__(self) -> None:
+        _check_counts(self, batch_size=1, context_tokens=0, topk=1, num_samples=1)
+        _check_times(self, "time_s", "floor_s", "hot_time_s", "cold_time_s", "baseline_s")
+        _check_spread(self.spread)
+        if (self.baseline_s is None) != (self.baseline_spread is None):
+            raise ParameterError(
+                "baseline_spread", self.baseline_spread, "given where baseline_s is, and only there"
+            )
+        if self.baseline_spread is not None:
+            _check_spread(self.baseline_spread)
+
+    @property
+    def ratio(self) -> float:
+        """Time over floor, [-]."""
+        return self.time_s / self.floor_s
+
+
+@dataclass(frozen=True)
+class ExtendTiming:
+    """Time of the pass over a request's newly accepted tokens, which drafts the first token too."""
+
+    tokens: int
+    batch_size: int
+    context_tokens: int
+    time_s: float
+    spread: float
+    num_samples: int
+
+    def __post_init__(self) -> None:
+        _check_counts(self, tokens=1, batch_size=1, context_tokens=0, num_samples=1)
+        _check_times(self, "time_s")
+        _check_spread(self.spread)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftTiming:
+    """Time of one whole draft in a graph with cold weights: extend pass, steps, for a tree the selection.
+
+    What a round pays on the device; launch of the graph and host work come on top (drafter.md 14).
+    """
+
+    batch_size: int
+    context_tokens: int
+    topk: int
+    num_steps: int
+    num_draft_tokens: int  # to verify, root included
+    graph_s: float
+    graph_nodes: int | None = None
+    selection_s: float | None = None  # choice of the verified nodes of a tree
+    baseline_s: float | None = None
+    spread: float
+    num_samples: int
+
+    def __post_init__(self) -> None:
+        _check_counts(
+            self,
+            batch_size=1,
+            context_tokens=0,
+            topk=1,
+            num_steps=1,
+            num_samples=1,
+            num_draft_tokens=2,
+        )
+        if self.graph_nodes is not None:
+            _check_counts(self, graph_nodes=1)
+        _check_times(self, "graph_s", "selection_s", "baseline_s")
+        _check_spread(self.spread)
+
+
+@dataclass(frozen=True)
+class KernelTiming:
+    """Mean time of one launch of a kernel inside a replayed draft, without the gaps between kernels."""
+
+    name: str
+    calls: int  # in one draft
+    time_s: float
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.name, str) and self.name):
+            raise ParameterError("name", repr(self.name), "the name of a kernel")
+        _check_counts(self, calls=1)
+        _check_times(self, "time_s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftRecord:
+    """What `specmodel drafter time` writes (drafter.md 21): device, software, bandwidth and times by load."""
 
     kind: str
     draft_model: str
     layout: str
     shapes: DraftShapes
     dtype: str
-    substituted: tuple[str, ...] = ()
+    substituted: tuple[str, ...] = ()  # tensors that were not the checkpoint's own
     device: str
     device_uuid: str | None
     driver: str | None
-    sm: int
+    sm: int  # compute capability times ten; 0 without a GPU
     device_state: str = ""
     clocks_before: Clocks | None
     clocks_after: Clocks | None
@@ -214,127 +209,25 @@ class DraftRecord:
         for name, allowed in (("kind", KINDS), ("cache_state", CACHE_STATES)):
             if getattr(self, name) not in allowed:
                 raise ParameterError(name, repr(getattr(self, name)), " or ".join(allowed))
-        check_counts(self, sm=0)
-        check_spread(self.spread)
+        _check_counts(self, sm=0)
+        _check_spread(self.spread)
         _check_positive("read_bandwidth_bytes_per_s", self.read_bandwidth_bytes_per_s)
         for name in ("steps", "extends"):
             if not getattr(self, name):
                 raise ParameterError(name, "none", "at least one measurement")
-        for name, loads in (
-            ("steps", [_step_load(row) for row in self.steps]),
-            ("extends", [_extend_load(row) for row in self.extends]),
-            ("drafts", [_draft_load(row) for row in self.drafts]),
-        ):
-            twice = next((load for load in loads if loads.count(load) > 1), None)
+        steps = [(row.topk, row.batch_size, row.context_tokens) for row in self.steps]
+        extends = [(row.tokens, row.batch_size, row.context_tokens) for row in self.extends]
+        drafts = [
+            (row.topk, row.batch_size, row.context_tokens, row.num_steps, row.num_draft_tokens)
+            for row in self.drafts
+        ]
+        for name, loads in (("steps", steps), ("extends", extends), ("drafts", drafts)):
+            twice = next((load for load in loads if loads.count(load) > 1), None)  # type: ignore[arg-type]
             if twice is not None:
                 raise ParameterError(name, f"{twice} twice", "one row for each load")
 
-    def step_time_s(
-        self, *, batch_size: float = 1, context_tokens: float = 0, topk: float = 1
-    ) -> float:
-        r"""Time of one draft step at a load.
-
-        .. math:: \log t \text{ linear in } \log B, \log C, \log \text{topk}
-
-        Parameters
-        ----------
-        batch_size : float
-            :math:`B`, requests, positive, [-].
-        context_tokens : float
-            :math:`C`, cached tokens of each request, at least 0, [tokens].
-        topk : float
-            Branches, at least 1, [-].
-
-        Returns
-        -------
-        float
-            Between the measurements around it, [s].
-
-        Raises
-        ------
-        ParameterError
-            If the record is of a dry run or hot, or the load is impossible.
-
-        Warns
-        -----
-        ExtrapolationWarning
-            For each axis on which the load is outside what was measured.
-
-        Notes
-        -----
-        The measurement itself at a measured load; see `specmodel.measurement.load_grid.interpolate`.
-
-        Examples
-        --------
-        >>> from specmodel.measurement.example import example_record
-        >>> record = example_record()
-        >>> f"{record.step_time_s(batch_size=1, context_tokens=4096):.3e}"
-        '2.098e-04'
-        """
-        points = {_step_load(row): row.time_s for row in self.steps}
-        return self._at(points, (topk, batch_size, context_tokens), "topk")
-
-    def extend_time_s(
-        self, *, tokens: float, batch_size: float = 1, context_tokens: float = 0
-    ) -> float:
-        r"""Time of the extend pass at a load.
-
-        .. math:: \log t \text{ linear in } \log M, \log B, \log C
-
-        Parameters
-        ----------
-        tokens : float
-            :math:`M`, newly accepted tokens of each request, at least 1, [tokens].
-        batch_size : float
-            :math:`B`, requests, positive, [-].
-        context_tokens : float
-            :math:`C`, cached tokens of each request, at least 0, [tokens].
-
-        Returns
-        -------
-        float
-            [s].
-
-        Raises
-        ------
-        ParameterError
-            If the record is of a dry run or hot, or the load is impossible.
-
-        Warns
-        -----
-        ExtrapolationWarning
-            For each axis on which the load is outside what was measured.
-
-        Notes
-        -----
-        It drafts the first token too, so a draft of k tokens is one extend pass and k - 1 steps.
-
-        Examples
-        --------
-        >>> from specmodel.measurement.example import example_record
-        >>> f"{example_record().extend_time_s(tokens=4, context_tokens=2048):.3e}"
-        '2.600e-04'
-        """
-        points = {_extend_load(row): row.time_s for row in self.extends}
-        return self._at(points, (tokens, batch_size, context_tokens), "tokens")
-
     def check_usable(self) -> None:
-        """Refuse to give a time that was not measured, or not as it is in serving.
-
-        Raises
-        ------
-        ParameterError
-            If the record is of a dry run, or was taken with a hot cache.
-
-        Notes
-        -----
-        In serving a pass of the target model runs before each draft, so weights are cold.
-
-        Examples
-        --------
-        >>> from specmodel.measurement.example import example_record
-        >>> example_record().check_usable()
-        """
+        """Refuse a dry run, or a hot cache: a pass of the target runs before each draft in serving."""
         if self.kind != MEASURED:
             raise ParameterError(
                 "kind",
@@ -350,36 +243,71 @@ class DraftRecord:
                 "replays that find the weights in cache are faster than a draft in serving",
             )
 
-    def _at(self, points: Mapping[Load, float], load: Load, first: str) -> float:
-        """Interpolated time, with a warning where it is carried past the measurements."""
-        self.check_usable()
-        axes = (first, "batch_size", "context_tokens")
-        for axis, value in zip(axes[:2], load[:2], strict=True):
-            if not value > 0:
-                raise ParameterError(axis, value, "positive")
-        found = interpolate(points, load, axes)
-        for each in found.beyond:
-            warnings.warn(ExtrapolationWarning(*each), stacklevel=3)
-        return found.value
+
+class Comparison(NamedTuple):
+    """A step beside its baseline: time of the baseline over that of the step, and its bounds."""
+
+    row: StepTiming
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> str:
+        """``faster``, ``slower`` or ``not separable``."""
+        if self.low > 1.0:
+            return FASTER
+        return SLOWER if self.high < 1.0 else NOT_SEPARABLE
 
 
-def _step_load(row: StepTiming) -> Load:
-    """Axes of a step: topk, batch, context."""
-    return (row.topk, row.batch_size, row.context_tokens)
+def compared(row: StepTiming) -> Comparison | None:
+    r"""A step against its baseline; None without one (drafter.md 22).
+
+    .. math:: r = \frac{t_b}{t}, \qquad \frac{r}{1 + s} \text{ to } r\,(1 + s), \qquad
+        s = \max(s_t + s_b,\; 0.01)
+
+    The spreads of two identical runs are added: both may err the same way. It is no confidence interval.
+    """
+    if row.baseline_s is None or row.baseline_spread is None:
+        return None
+    ratio = row.baseline_s / row.time_s
+    apart = 1.0 + max(row.spread + row.baseline_spread, LEAST_SPREAD)
+    return Comparison(row, ratio, ratio / apart, ratio * apart)
 
 
-def _extend_load(row: ExtendTiming) -> Load:
-    """Axes of an extend pass: tokens, batch, context."""
-    return (row.tokens, row.batch_size, row.context_tokens)
+def comparisons(record: DraftRecord) -> tuple[Comparison, ...]:
+    """Every step of a record that has a baseline, in its order."""
+    found = (compared(row) for row in record.steps)
+    return tuple(each for each in found if each is not None)
 
 
-def _draft_load(row: DraftTiming) -> Load:
-    """What tells drafts apart."""
-    return (row.topk, row.batch_size, row.context_tokens, row.num_steps, row.num_draft_tokens)
+def _check_counts(row: object, **least: int) -> None:
+    for name, bound in least.items():
+        value = getattr(row, name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < bound:
+            raise ParameterError(name, value, f"a whole number of at least {bound}")
 
 
-def _check_positive(name: str, value: object) -> None:
-    """Refuse a rate that cannot have been measured."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0.0 < value < math.inf:
-        return
-    raise ParameterError(name, value, "positive and finite")
+def _check_times(row: "DataclassInstance", *names: str) -> None:
+    """Refuse a time that cannot have been measured; one that may be left out is None."""
+    optional = {field.name for field in fields(row) if field.default is None}
+    for name in names:
+        value = getattr(row, name)
+        if value is None and name in optional:
+            continue
+        if not _is_number(value) or not 0.0 < value < math.inf:
+            raise ParameterError(name, value, "a positive number of seconds")
+
+
+def _check_spread(spread: float) -> None:
+    if not _is_number(spread) or not 0.0 <= spread < math.inf:
+        raise ParameterError("spread", spread, "a number of at least 0")
+
+
+def _check_positive(name: str, value: float) -> None:
+    if not _is_number(value) or not 0.0 < value < math.inf:
+        raise ParameterError(name, value, "positive and finite")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

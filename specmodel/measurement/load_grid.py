@@ -3,24 +3,15 @@
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 from specmodel.errors import ParameterError
 
 Load = tuple[float, ...]
 
 
-@final
 class Beyond(NamedTuple):
-    """An axis on which a load is outside what was measured.
-
-    Parameters
-    ----------
-    axis : str
-        The quantity.
-    value, low, high : float
-        What was asked for, and the range that was measured there.
-    """
+    """An axis on which a load is outside what was measured."""
 
     axis: str
     value: float
@@ -28,63 +19,27 @@ class Beyond(NamedTuple):
     high: float
 
 
-@final
 class Interpolated(NamedTuple):
-    """A value between measurements.
-
-    Parameters
-    ----------
-    value : float
-        Positive, in the unit of the measurements.
-    beyond : tuple of Beyond
-        Axes on which it was carried past the measurements, each once; empty inside them.
-    """
+    """A value between measurements, and the axes on which it was carried past them."""
 
     value: float
     beyond: tuple[Beyond, ...]
 
 
 def interpolate(points: Mapping[Load, float], at: Load, axes: Sequence[str]) -> Interpolated:
-    r"""Value at a load, log-linear between the measured loads around it.
+    r"""Value at a load, log-linear between the measured loads around it, axis by axis, the last one first.
 
     .. math:: \log t = (1 - w) \log t_0 + w \log t_1, \qquad
         w = \frac{\log x - \log x_0}{\log x_1 - \log x_0}
 
-    axis by axis, the last one first.
+    The loads need not form a whole grid. Below 1 a coordinate counts as 1. Past the ends the outermost line
+    goes on, but never falls with the load: a fall is noise. On an axis with one measured value it is held. A
+    time that is a constant plus a multiple of the load is convex on these axes, so the lines lie above it
+    between measurements and below it past their end.
 
-    Parameters
-    ----------
-    points : mapping of tuple of float to float
-        :math:`t > 0` by load; at least one. The loads need not form a whole grid.
-    at : tuple of float
-        :math:`x`, one number for each axis, not negative.
-    axes : sequence of str
-        Names of the axes, for what is said of them.
-
-    Returns
-    -------
-    Interpolated
-        The measurement itself at a measured load.
-
-    Raises
-    ------
-    ParameterError
-        If a coordinate is negative or not finite.
-
-    Notes
-    -----
-    Below 1 a coordinate counts as 1 (a context of 0 tokens costs what one of 1 token costs). Past the ends
-    the outermost line goes on, but never falls with the load: a fall is noise. On an axis with one
-    measured value the value is held. A time that is a constant plus a multiple of the load is convex on
-    these axes, so the lines lie above it between measurements and below it past their end.
-
-    Examples
-    --------
     >>> points = {(1, 1024): 100.0, (1, 4096): 200.0}
     >>> round(interpolate(points, (1, 2048), ("batch", "context")).value, 3)
     141.421
-    >>> interpolate(points, (1, 8192), ("batch", "context")).beyond
-    (Beyond(axis='context', value=8192, low=1024, high=4096),)
     """
     for axis, value in zip(axes, at, strict=True):
         if not (math.isfinite(value) and value >= 0):

@@ -7,8 +7,16 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from specmodel.checked_json import JsonKind, load_checked_json, save_checked_json
 from specmodel.errors import FormatError, ParameterError
-from specmodel.measurement.draft_record import SCHEMA_VERSION, Clocks, DraftRecord, DraftShapes
-from specmodel.measurement.timings import DraftTiming, ExtendTiming, KernelTiming, StepTiming
+from specmodel.measurement.draft_record import (
+    SCHEMA_VERSION,
+    Clocks,
+    DraftRecord,
+    DraftShapes,
+    DraftTiming,
+    ExtendTiming,
+    KernelTiming,
+    StepTiming,
+)
 
 Row = TypeVar("Row")
 
@@ -46,72 +54,12 @@ _TEXT_LISTS: Final = ("substituted", "notes")
 
 
 def save_record(record: DraftRecord, path: Path | str) -> None:
-    r"""Write a record as JSON, so that an interruption leaves the old file whole.
-
-    .. math:: \text{load}(\text{save}(r)) = r
-
-    Parameters
-    ----------
-    record : DraftRecord
-        What to write.
-    path : path
-        The file; its folder must exist.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written; nothing is left behind.
-
-    Notes
-    -----
-    Seconds and bytes per second as measured. A checksum over the content tells a truncated or edited file
-    from a whole one.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from specmodel.measurement.example import example_record
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_record(example_record(), Path(folder) / "drafter.json")
-    ...     load_record(Path(folder) / "drafter.json") == example_record()
-    True
-    """
+    """Write a record as JSON, so that an interruption leaves the old file whole."""
     save_checked_json({"schema_version": SCHEMA_VERSION, **asdict(record)}, path)
 
 
 def load_record(path: Path | str, *, allow_dry: bool = False) -> DraftRecord:
-    r"""Read a record.
-
-    .. math:: \text{JSON} \mapsto r
-
-    Parameters
-    ----------
-    path : path
-        A file written by `save_record`, of this schema version or an older one.
-    allow_dry : bool
-        Whether the record of a dry run or of a hot cache is read too; nothing can be predicted from it.
-
-    Returns
-    -------
-    DraftRecord
-
-    Raises
-    ------
-    FormatError
-        If the file is missing, no JSON, truncated, edited by hand, of a newer schema, no drafter record,
-        or not a measurement with cold weights.
-
-    Notes
-    -----
-    A newer schema is refused with its version named, so that nothing is read wrongly.
-
-    Examples
-    --------
-    >>> load_record("nowhere.json")
-    Traceback (most recent call last):
-    ...
-    specmodel.errors.FormatError: nowhere.json: no such file; write one with `specmodel drafter time`
-    """
+    """Read a record; that of a dry run or of a hot cache predicts nothing and is read only if allowed."""
     content = load_checked_json(path, _KIND)
     try:
         record = _record(content)

@@ -14,8 +14,8 @@ from calibration.physical.rig_of_points import AskedRig
 from calibration.physical.scenario_changes import KEYS
 from calibration.report.layout import fits
 from specmodel.calibration import Calibration
-from specmodel.measurement.example import example_record
 from specmodel.measurement.record_file import save_record
+from tests.specmodel.measurement.example_record import example_record
 
 Run = Callable[..., Result]
 

@@ -97,7 +97,7 @@ else:
         if {cannot!r} in arguments:
             sys.exit("Error: it was refused")
         from specmodel.measurement import save_record
-        from specmodel.measurement.example import example_record
+        from tests.specmodel.measurement.example_record import example_record
         save_record(example_record(), arguments[arguments.index("-o") + 1])
 """
 

@@ -7,7 +7,7 @@ import pytest
 from drafter.report.baseline_verdict import baseline_verdict
 from drafter.report.record_table import bar_verdict, record_json, record_text
 from specmodel.measurement import DraftRecord, StepTiming
-from specmodel.measurement.example import example_record
+from tests.specmodel.measurement.example_record import example_record
 
 RECORD = example_record()
 

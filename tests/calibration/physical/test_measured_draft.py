@@ -18,7 +18,7 @@ from calibration.physical.scenario_record import scenario_from_record, scenario_
 from specmodel.architecture import preset
 from specmodel.errors import FormatError, ParameterError
 from specmodel.measurement import ExtendTiming, StepTiming, save_record
-from specmodel.measurement.example import example_record
+from tests.specmodel.measurement.example_record import example_record
 
 Run = Callable[..., Result]
 
@@ -40,8 +40,7 @@ def draft_s(scenario: Scenario) -> float:
 
 def test_a_draft_takes_an_extend_pass_and_the_other_steps_as_measured() -> None:
     record = example_record()
-    extend_s = record.extend_time_s(tokens=4, context_tokens=2048)
-    step_s = record.step_time_s(context_tokens=2048)
+    extend_s, step_s = record.extends[0].time_s, record.steps[0].time_s  # 4 tokens, context 2048
     known = llama(draft=DraftChoice(times=measured_draft(record)))
     assert draft_s(known) == pytest.approx(extend_s + 2 * step_s)
 

@@ -18,7 +18,6 @@ from calibration.physical.scenario_record import scenario_from_record, scenario_
 from specmodel.calibration import Calibration, calibration_to_record
 from specmodel.cost.allreduce_curve import AllReduceCurve
 from specmodel.errors import FitError, FormatError, SpecModelError
-from specmodel.measurement.example import example_record
 from specmodel.physical_record import physical_from_record, physical_to_record
 from specmodel.prediction import Prediction
 from specmodel.question import AcceptLength, Configuration, Question
@@ -30,6 +29,7 @@ from tests.calibration.physical.known_rigs import (
     packaged,
     sealed,
 )
+from tests.specmodel.measurement.example_record import example_record
 
 CHANGES = (("interconnect", "nvlink4"), ("context_tokens", "2048"))
 QUESTION = Question(

@@ -24,7 +24,6 @@ from calibration.physical.whatif import what_if
 from specmodel.architecture import preset
 from specmodel.cost.allreduce_curve import AllReduceCurve
 from specmodel.errors import ParameterError, SpecModelError, UnknownKeyError
-from specmodel.measurement.example import example_record
 from specmodel.measurement.record_file import save_record
 from specmodel.physical_fit import PhysicalFit
 from tests.calibration.physical.known_rigs import (
@@ -34,6 +33,7 @@ from tests.calibration.physical.known_rigs import (
     of_points,
     packaged,
 )
+from tests.specmodel.measurement.example_record import example_record
 
 LLAMA = Scenario(model=preset("Llama-3.1-8B"), gpu="H100", depth=3, accept_length=2.5)
 KIMI = Scenario(

@@ -6,8 +6,8 @@ import pytest
 
 from specmodel.errors import ParameterError
 from specmodel.measurement import StepTiming, comparisons
-from specmodel.measurement.comparison import compared
-from specmodel.measurement.example import example_record
+from specmodel.measurement.draft_record import compared
+from tests.specmodel.measurement.example_record import example_record
 
 ROW = StepTiming(
     batch_size=1,

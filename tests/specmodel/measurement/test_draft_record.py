@@ -6,48 +6,12 @@ from typing import Any
 
 import pytest
 
-from specmodel.errors import ExtrapolationWarning, ParameterError
+from specmodel.errors import ParameterError
 from specmodel.measurement import Clocks, DraftTiming, ExtendTiming, KernelTiming, StepTiming
-from specmodel.measurement.example import example_record
+from tests.specmodel.measurement.example_record import example_record
 
 RECORD = example_record()
 STEP, EXTEND, DRAFT = RECORD.steps[0], RECORD.extends[0], RECORD.drafts[0]
-
-
-def test_a_step_between_two_contexts_lies_on_the_line_between_them() -> None:
-    # half way on a logarithmic axis is the geometric mean
-    time_s = RECORD.step_time_s(batch_size=1, context_tokens=4096, topk=1)
-    assert time_s == pytest.approx(math.sqrt(2.0e-4 * 2.2e-4), rel=1e-12)
-
-
-def test_times_at_measured_loads_are_the_measured_ones_and_warn_of_nothing() -> None:
-    assert RECORD.step_time_s(context_tokens=8192) == pytest.approx(2.2e-4, rel=1e-12)
-    assert RECORD.extend_time_s(tokens=4, context_tokens=2048) == pytest.approx(2.6e-4, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("load", "axis", "low", "high"),
-    [
-        ({"batch_size": 2, "context_tokens": 2048}, "batch_size", 1, 1),
-        ({"context_tokens": 100}, "context_tokens", 2048, 8192),
-        ({"context_tokens": 4096, "topk": 4}, "topk", 1, 1),
-    ],
-)
-def test_a_step_outside_the_measured_loads_says_on_which_axis(
-    load: dict[str, float], axis: str, low: float, high: float
-) -> None:
-    with pytest.warns(ExtrapolationWarning) as caught:
-        RECORD.step_time_s(**load)
-    (warning,) = (each.message for each in caught)
-    assert isinstance(warning, ExtrapolationWarning)
-    assert (warning.axis, warning.low, warning.high) == (axis, low, high)
-
-
-def test_each_axis_that_is_left_is_said_once() -> None:
-    with pytest.warns(ExtrapolationWarning) as caught:
-        RECORD.extend_time_s(tokens=8, batch_size=4, context_tokens=1)
-    axes = [getattr(each.message, "axis", None) for each in caught]
-    assert axes == ["tokens", "batch_size", "context_tokens"]
 
 
 @pytest.mark.parametrize(
@@ -59,15 +23,7 @@ def test_what_was_not_measured_as_in_serving_gives_no_time(
 ) -> None:
     record = replace(RECORD, **change)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match=words):
-        record.step_time_s(context_tokens=2048)
-    with pytest.raises(ParameterError, match=words):
-        record.extend_time_s(tokens=4, context_tokens=2048)
-
-
-@pytest.mark.parametrize("load", [{"batch_size": 0}, {"topk": 0}, {"context_tokens": -1}])
-def test_an_impossible_load_is_refused(load: dict[str, float]) -> None:
-    with pytest.raises(ParameterError, match=next(iter(load))):
-        RECORD.step_time_s(**load)
+        record.check_usable()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from specmodel.atomic_file import OutputError
 from specmodel.checked_json import checksum
 from specmodel.errors import FormatError
 from specmodel.measurement import load_record, save_record
-from specmodel.measurement.example import example_record
+from tests.specmodel.measurement.example_record import example_record
 
 Change = Callable[[dict[str, Any]], object]
 

@@ -64,7 +64,7 @@ def test_nothing_is_predicted_from_a_dry_run(record: DraftRecord, tmp_path: Path
     with pytest.raises(FormatError, match="its times are made up"):
         load_record(tmp_path / "drafter.json")
     with pytest.raises(ParameterError, match="its times are made up"):
-        record.step_time_s(context_tokens=8)
+        record.check_usable()
 
 
 def test_a_reading_reads_every_number_of_the_buffer() -> None:

@@ -1,25 +1,22 @@
 """A record small enough for examples; its numbers are made up."""
 
-from specmodel.measurement.draft_record import COLD, MEASURED, Clocks, DraftRecord, DraftShapes
-from specmodel.measurement.timings import DraftTiming, ExtendTiming, KernelTiming, StepTiming
+from specmodel.measurement.draft_record import (
+    COLD,
+    MEASURED,
+    Clocks,
+    DraftRecord,
+    DraftShapes,
+    DraftTiming,
+    ExtendTiming,
+    KernelTiming,
+    StepTiming,
+)
 
 _CLOCKS = Clocks(multiprocessor_hz=1.98e9, memory_hz=3.2e9)
 
 
 def example_record() -> DraftRecord:
-    """A record with two loads of a chain; nobody measured it.
-
-    Returns
-    -------
-    DraftRecord
-        Vary it with `dataclasses.replace`.
-
-    Examples
-    --------
-    >>> record = example_record()
-    >>> [round(row.ratio, 2) for row in record.steps]
-    [1.25, 1.22]
-    """
+    """A record with two loads of a chain; nobody measured it."""
     return DraftRecord(
         kind=MEASURED,
         draft_model="example",
