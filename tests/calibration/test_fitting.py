@@ -227,6 +227,8 @@ def test_a_time_to_the_first_token_that_contradicts_the_rounds_is_not_used(tmp_p
 def test_repeats_are_judged_by_their_round_costs(tmp_path: Path, lines: str, spread: str) -> None:
     found = fit(bench(tmp_path, f"num_steps,accept_length,throughput,baseline\n{lines}"))
     assert [note for note in found.notes if "several times" in note] == [
-        f"1 configuration(s) were measured several times: their round costs spread by {spread} "
-        "(root mean square)"
+        (
+            f"1 configuration(s) were measured several times: their round costs spread by {spread} "
+            "(root mean square)"
+        )
     ]

@@ -1,20 +1,21 @@
-"""What vLLM reads, against the rules that its own checks apply."""
+"""What vLLM reads, and acceptance that engines are told."""
 
 import json
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
-from calibration.writers.depth_schedule import depth_schedule
-from calibration.writers.schedule import DepthRange, DepthSchedule
-from calibration.writers.vllm_config import (
+from calibration.tune.depth_by_batch import DepthRange, DepthSchedule, depth_schedule
+from calibration.tune.vllm import (
+    ENGINES,
     SCHEDULE_KEY,
+    synthetic_settings,
+    synthetic_text,
     vllm_config_text,
     vllm_schedule,
     vllm_speculative_config,
-    write_vllm_config,
+    vllm_synthetic_rates,
 )
 from specmodel.acceptance import FullAccuracy
 from specmodel.calibration import Calibration
@@ -52,13 +53,9 @@ def test_the_example_of_the_format() -> None:
     assert vllm_config_text(vllm_schedule(schedule)) == "[[1, 4, 5], [5, 16, 3], [17, 64, 1]]\n"
 
 
-def test_a_made_schedule_comes_back_from_json_and_passes(
-    flat_then_linear: Calibration, tmp_path: Path
-) -> None:
+def test_a_made_schedule_comes_back_from_json_and_passes(flat_then_linear: Calibration) -> None:
     schedule = depth_schedule(flat_then_linear, {1: 1.70, 2: 2.15, 3: 2.40, 4: 2.50})
-    path = tmp_path / "speculative_k_schedule.json"
-    write_vllm_config(path, vllm_schedule(schedule))
-    value = json.loads(path.read_text(encoding="utf-8"))
+    value = json.loads(vllm_config_text(vllm_schedule(schedule)))
     check_as_vllm_does(value)
     assert value == [[1, 2, 3], [3, 3, 2], [4, 7, 1], [8, 16, 0]]
 
@@ -126,3 +123,67 @@ def test_only_known_keys_and_methods_are_written() -> None:
     assert vllm_speculative_config("deepseek_mtp", 1)["method"] == "deepseek_mtp"
     with pytest.raises(ParameterError, match=r"method must be one of .*, got EAGLE"):
         vllm_speculative_config("EAGLE", 3)
+
+
+def test_sglang_counts_the_bonus_token() -> None:
+    assert synthetic_settings("sglang", 3.24, 4).environment == {
+        "SGLANG_SIMULATE_ACC_LEN": "3.24",
+        "SGLANG_SIMULATE_ACC_METHOD": "match-expected",
+        "SGLANG_SIMULATE_ACC_TOKEN_MODE": "real-draft-token",
+    }
+
+
+def test_tensorrt_llm_does_not() -> None:
+    # 2.3 - 1 is 1.2999999999999998 in binary
+    assert synthetic_settings("tensorrt_llm", 2.3, 3).environment == {
+        "TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS": "1.3"
+    }
+
+
+def test_vllm_and_atom_count_it() -> None:
+    config = synthetic_settings("vllm", 2.3, 3).speculative_config
+    assert config == {
+        "rejection_sample_method": "synthetic",
+        "synthetic_acceptance_length": 2.3,
+    }
+    assert synthetic_settings("atom", 2.3, 3).arguments == (
+        "--spec-decode-acceptance-length",
+        "2.3",
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_accept_lengths_a_depth_cannot_give_are_refused(engine: str) -> None:
+    for accept_length in (0.99, 4.01, float("nan")):
+        with pytest.raises(ParameterError, match="accept_length must be from 1 to 4"):
+            synthetic_settings(engine, accept_length, 3)
+    with pytest.raises(ParameterError, match="num_steps must be at least 1"):
+        synthetic_settings(engine, 1.0, 0)
+    assert synthetic_settings(engine, 4.0, 3).engine == engine
+
+
+def test_zero_accepted_tokens_would_turn_tensorrt_llm_off() -> None:
+    with pytest.raises(ParameterError, match="above 1 for tensorrt_llm"):
+        synthetic_settings("tensorrt_llm", 1.0, 3)
+
+
+def test_an_unknown_engine_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(ParameterError, match="atom, sglang, tensorrt_llm, vllm, got llama"):
+        synthetic_settings("llama.cpp", 2.0, 3)
+
+
+def test_rates_are_full_accuracies() -> None:
+    assert vllm_synthetic_rates(FullAccuracy([0.7, 0.5]))["synthetic_acceptance_rates"] == [
+        0.7,
+        0.5,
+    ]
+
+
+def test_the_text_is_what_a_shell_or_vllm_reads() -> None:
+    lines = synthetic_text(synthetic_settings("sglang", 2.5, 3)).splitlines()
+    assert dict(line.removeprefix("export ").split("=") for line in lines) == (
+        synthetic_settings("sglang", 2.5, 3).environment
+    )
+    assert json.loads(synthetic_text(synthetic_settings("vllm", 2.5, 3))) == (
+        synthetic_settings("vllm", 2.5, 3).speculative_config
+    )

@@ -1,14 +1,12 @@
-"""What vLLM reads: the speculative configuration, and the schedule of depths in it or in a file."""
+"""What vLLM reads, and the settings by which engines accept a stated number of tokens."""
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, final
 
-from calibration.writers.schedule import DepthSchedule
-from calibration.writers.synthetic import synthetic_settings, vllm_synthetic_rates
+from calibration.tune.depth_by_batch import DepthSchedule
 from specmodel.acceptance import FullAccuracy
-from specmodel.atomic_file import write_text_atomically
 from specmodel.errors import ParameterError
 
 SCHEDULE_KEY: Final = "num_speculative_tokens_per_batch_size"
@@ -59,40 +57,8 @@ _OWN_KEYS = frozenset(
 def vllm_schedule(schedule: DepthSchedule, *, hold_down_to_one: bool = False) -> list[list[int]]:
     """Return a schedule as vLLM reads it: ``[[start, end, K], ...]``, ends included.
 
-    Parameters
-    ----------
-    schedule : DepthSchedule
-        Made by `depth_schedule`; vLLM's K is its number of steps.
-    hold_down_to_one : bool
-        Let the first range begin at batch 1 although the points begin later.
-
-    Returns
-    -------
-    list of list of int
-        Contiguous, ending with the points.
-
-    Raises
-    ------
-    ParameterError
-        If the points do not reach batch 1, where vLLM demands that a schedule begins.
-
-    Notes
-    -----
     vLLM goes on with the last K above the last range: limit ``--max-num-seqs`` to its end. There is no
     context in it: make one schedule per context and say which.
-
-    Examples
-    --------
-    >>> from calibration.writers.schedule import DepthRange
-    >>> schedule = DepthSchedule(
-    ...     ranges=(
-    ...         DepthRange(first_batch_size=1, last_batch_size=4, num_steps=5),
-    ...         DepthRange(first_batch_size=5, last_batch_size=64, num_steps=1),
-    ...     ),
-    ...     choices=(), accept_lengths=(), context_tokens=None, notes=(),
-    ... )
-    >>> vllm_schedule(schedule)
-    [[1, 4, 5], [5, 64, 1]]
     """
     ranges = schedule.as_lists()
     if ranges[0][0] > 1:
@@ -121,46 +87,8 @@ def vllm_speculative_config(
 ) -> dict[str, Any]:
     """Return the object of ``--speculative-config``.
 
-    Parameters
-    ----------
-    method : str
-        One of `METHODS`, or an alias that ends in ``_mtp``.
-    num_speculative_tokens : int, optional
-        K, drafted tokens, root not counted; that of the schedule where there is one, [tokens].
-    model : str, optional
-        The draft model; methods whose weights are in the target model have none.
-    schedule : DepthSchedule, optional
-        Depth by batch size.
-    accept_length : float, optional
-        Pins acceptance for a run that measures cost: accept length, bonus token included, [tokens].
-    full_accuracy : FullAccuracy, optional
-        Pins acceptance depth by depth instead; one value per drafted token, [-].
-    options : mapping from str, optional
-        Further keys, from `KNOWN_KEYS`.
-    hold_down_to_one : bool
-        As in `vllm_schedule`.
-
-    Returns
-    -------
-    dict
-        For ``json.dumps``.
-
-    Raises
-    ------
-    ParameterError
-        If vLLM would refuse it, or nothing would be drafted.
-
-    Notes
-    -----
     No speculation is no ``--speculative-config`` at all. ``num_speculative_tokens`` is the largest K of a
     schedule: vLLM cuts the others to it.
-
-    Examples
-    --------
-    >>> vllm_speculative_config("eagle3", 3, model="DRAFT_MODEL")
-    {'method': 'eagle3', 'model': 'DRAFT_MODEL', 'num_speculative_tokens': 3}
-    >>> vllm_speculative_config("mtp", 3, accept_length=2.5)["synthetic_acceptance_length"]
-    2.5
     """
     if method not in METHODS and not method.endswith("_mtp"):
         raise ParameterError("method", method, f"one of {', '.join(METHODS)}")
@@ -185,51 +113,8 @@ def vllm_speculative_config(
 
 
 def vllm_config_text(value: dict[str, Any] | list[list[int]]) -> str:
-    """Return a configuration or a schedule as JSON, on one line.
-
-    Parameters
-    ----------
-    value : dict or list
-        Made by `vllm_speculative_config` or `vllm_schedule`.
-
-    Returns
-    -------
-    str
-        Quote it for a shell.
-
-    Examples
-    --------
-    >>> print(vllm_config_text([[1, 4, 5], [5, 64, 1]]), end="")
-    [[1, 4, 5], [5, 64, 1]]
-    """
+    """Return a configuration or a schedule as JSON, on one line."""
     return json.dumps(value) + "\n"
-
-
-def write_vllm_config(path: Path | str, value: dict[str, Any] | list[list[int]]) -> None:
-    """Write a configuration, or a schedule as ``speculative_k_schedule.json``, atomically.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-    value : dict or list
-        Made by `vllm_speculative_config` or `vllm_schedule`.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "speculative_k_schedule.json"
-    ...     write_vllm_config(file, [[1, 4, 5], [5, 64, 1]])
-    ...     json.loads(file.read_text())
-    [[1, 4, 5], [5, 64, 1]]
-    """
-    write_text_atomically(path, vllm_config_text(value))
 
 
 def _drafted(num_speculative_tokens: int | None, schedule: DepthSchedule | None) -> int:
@@ -282,3 +167,104 @@ def _pinned(
             f"{tokens} values, without accept_length",
         )
     return vllm_synthetic_rates(full_accuracy)
+
+
+ENGINES: Final = ("atom", "sglang", "tensorrt_llm", "vllm")
+"""Engines whose acceptance can be pinned."""
+
+_DIGITS = 10
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyntheticSettings:
+    """How an engine is told to accept a given number of tokens per round.
+
+    Points measured so are sound for cost and void for acceptance: keep them apart, and never use
+    what the server writes.
+    """
+
+    engine: str
+    environment: dict[str, str]
+    arguments: tuple[str, ...]
+    speculative_config: dict[str, Any]
+
+
+def synthetic_settings(engine: str, accept_length: float, num_steps: int) -> SyntheticSettings:
+    """Settings that make an engine emit an accept length per round on average.
+
+    All but TensorRT-LLM count the bonus token; TensorRT-LLM counts accepted draft tokens, and its 0
+    turns the setting off, so that accept length 1 cannot be pinned there. SGLang's token mode is set
+    because its default writes one fixed token, which some clients hold back to the end and then
+    cannot time.
+    """
+    length = _checked(accept_length, num_steps)
+    environment: dict[str, str] = {}
+    arguments: tuple[str, ...] = ()
+    config: dict[str, Any] = {}
+    if engine == "sglang":
+        environment = {
+            "SGLANG_SIMULATE_ACC_LEN": _decimal(length),
+            "SGLANG_SIMULATE_ACC_METHOD": "match-expected",
+            "SGLANG_SIMULATE_ACC_TOKEN_MODE": "real-draft-token",
+        }
+    elif engine == "tensorrt_llm":
+        if length == 1.0:
+            raise ParameterError(
+                "accept_length",
+                "1",
+                "above 1 for tensorrt_llm",
+                "its setting counts accepted draft tokens, and 0 of them turns it off",
+            )
+        environment = {"TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS": _decimal(length - 1.0)}
+    elif engine == "atom":
+        arguments = ("--spec-decode-acceptance-length", _decimal(length))
+    elif engine == "vllm":
+        config = {
+            "rejection_sample_method": "synthetic",
+            "synthetic_acceptance_length": float(_decimal(length)),
+        }
+    else:
+        raise ParameterError("engine", engine, f"one of {', '.join(ENGINES)}")
+    return SyntheticSettings(
+        engine=engine, environment=environment, arguments=arguments, speculative_config=config
+    )
+
+
+def vllm_synthetic_rates(full_accuracy: FullAccuracy) -> dict[str, Any]:
+    """Return the keys that make vLLM accept with a given full accuracy at each depth."""
+    return {
+        "rejection_sample_method": "synthetic",
+        "synthetic_acceptance_rates": full_accuracy.values.tolist(),
+    }
+
+
+def synthetic_text(settings: SyntheticSettings) -> str:
+    """Return the settings as lines of a shell file or of an argument list."""
+    lines = [f"export {name}={value}" for name, value in settings.environment.items()]
+    if settings.arguments:
+        lines.append(" ".join(settings.arguments))
+    if settings.speculative_config:
+        lines.append(json.dumps(settings.speculative_config))
+    return "\n".join(lines) + "\n"
+
+
+def _checked(accept_length: float, num_steps: int) -> float:
+    """An accept length that the depth can give."""
+    if num_steps < 1:
+        raise ParameterError(
+            "num_steps", num_steps, "at least 1", "without drafts there is nothing to accept"
+        )
+    if not 1.0 <= accept_length <= num_steps + 1.0:
+        raise ParameterError(
+            "accept_length",
+            f"{accept_length:g}",
+            f"from 1 to {num_steps + 1}",
+            "the bonus token is counted",
+        )
+    return float(accept_length)
+
+
+def _decimal(value: float) -> str:
+    """A number without the noise of its last binary digits."""
+    return f"{value:.{_DIGITS}g}"

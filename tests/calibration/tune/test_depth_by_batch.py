@@ -1,5 +1,6 @@
-"""The depth to run at each batch, against costs worked by hand."""
+"""Depths by batch: the best one, what it assumes and where it stops."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -9,9 +10,14 @@ import pytest
 
 from calibration.fitting import fit
 from calibration.packaged import packaged_table
-from calibration.writers.batch_hull import batches_to_choose_for
-from calibration.writers.depth_schedule import TIE, depth_schedule
-from calibration.writers.schedule import schedule_text, write_schedule_text
+from calibration.tune.depth_by_batch import (
+    TIE,
+    batches_to_choose_for,
+    depth_schedule,
+    loaded_overhead_at,
+    overhead_note,
+    schedule_text,
+)
 from specmodel.acceptance import FullAccuracy
 from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
@@ -171,11 +177,9 @@ def test_batches_above_64_are_looked_at_more_coarsely_and_none_is_left_out(
     assert covered == list(range(1, 1001))
 
 
-def test_the_text_holds_what_was_assumed(flat_then_linear: Calibration, tmp_path: Path) -> None:
+def test_the_text_holds_what_was_assumed(flat_then_linear: Calibration) -> None:
     schedule = depth_schedule(flat_then_linear, LENGTHS)
-    write_schedule_text(tmp_path / "schedule.txt", schedule)
-    text = (tmp_path / "schedule.txt").read_text(encoding="utf-8")
-    assert text == schedule_text(schedule)
+    text = schedule_text(schedule)
     assert "batch 3 to 3: depth 2, accept length 2.15" in text
     assert "1.7 at depth 1, 2.15 at depth 2" in text
     assert "the points reach batch 1 to 16" in text
@@ -202,3 +206,27 @@ def test_a_calibration_of_server_logs_has_one_context() -> None:
     schedule = depth_schedule(calibration, FullAccuracy([0.78, 0.54, 0.34]))
     assert schedule.as_lists()[0][0] == 1
     assert schedule.as_lists()[-1][1] <= 32
+
+
+def test_the_two_published_shares_come_back() -> None:
+    assert loaded_overhead_at(2) == 0.066
+    assert loaded_overhead_at(189) == 0.216
+
+
+def test_between_them_it_is_linear_in_the_logarithm_and_outside_constant() -> None:
+    assert loaded_overhead_at(math.sqrt(2 * 189)) == pytest.approx((0.066 + 0.216) / 2)
+    assert loaded_overhead_at(1) == 0.066
+    assert loaded_overhead_at(1000) == 0.216
+
+
+@pytest.mark.parametrize("overhead", [-0.1, float("nan"), {}, {0.0: 0.1}, {4.0: -1.0}])
+def test_impossible_shares_are_refused(overhead: float | dict[float, float]) -> None:
+    with pytest.raises(ParameterError, match="loaded_overhead"):
+        loaded_overhead_at(4, overhead)
+
+
+def test_the_default_is_called_an_assumption() -> None:
+    assert "measured on another system" in overhead_note()
+    assert overhead_note(0.066).endswith("by 6.6 %, as given")
+    assert overhead_note(0.1).endswith("by 10 %, as given")
+    assert overhead_note({4.0: 0.1}).endswith("as given")
