@@ -1,5 +1,6 @@
 """What holds for every test: properties draw the same examples in every run and on every machine."""
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -10,8 +11,15 @@ settings.load_profile("specmodel")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what `make prove` alone runs."""
-    left_out = [] if PROVES else [item for item in items if item.get_closest_marker("prove")]
+    """Keep of each sampled test as many cases as it says, from the first to the last."""
+    cases: dict[tuple[str, int], list[pytest.Item]] = {}
+    for item in items if not PROVES else ():
+        if mark := item.get_closest_marker("sample"):
+            cases.setdefault((item.nodeid.partition("[")[0], *mark.args), []).append(item)
+    left_out = set()
+    for (_, count), each in cases.items():
+        kept = np.linspace(0, len(each) - 1, count).round()
+        left_out |= {item for place, item in enumerate(each) if place not in kept}
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]

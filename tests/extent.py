@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import binom
 
 PROVES = os.environ.get("SPECMODEL_PROVE") == "1"
-prove = pytest.mark.prove
+sample = pytest.mark.sample  # of the cases of a test so many in `make test`, all in `make prove`
 
 
 def extent(*, test: int, prove: int) -> int:

@@ -7,29 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.extent import prove
+from tests.extent import sample
 
 POINTS = (
     "accept_length,throughput,baseline,workload,k\n2.1,82.3,90.0,caf\u00e9 \u2013 \u5bf9\u8bdd,3\n"
 )
 POSIX = pytest.mark.skipif(os.name != "posix", reason="pipes close differently elsewhere")
 COMMANDS = (
+    "fit bench.csv",
     "fit bench.csv --json",
+    "predict --accept 2 --depth 3",
+    "predict --full .7,.5 --depth 1:128 --json",
+    "data",
     "predict --points many.csv",
+    "data --json",
+    "evaluate bench.csv many.csv --draws 1 --split few",
+    "evaluate bench.csv many.csv --draws 1 --split few --json",
     "--help",
-    *(
-        pytest.param(command, marks=prove)
-        for command in (
-            "fit bench.csv",
-            "predict --accept 2 --depth 3",
-            "predict --full .7,.5 --depth 1:128 --json",
-            "data",
-            "data --json",
-            "evaluate bench.csv many.csv --draws 1 --split few",
-            "evaluate bench.csv many.csv --draws 1 --split few --json",
-            "predict --help",
-        )
-    ),
+    "predict --help",
 )
 
 
@@ -55,6 +50,7 @@ def shell(line: str, folder: Path, **settings: str) -> "subprocess.CompletedProc
 
 
 @POSIX
+@sample(3)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_reader_that_goes_away_is_no_error(folder: Path, command: str) -> None:
     run = shell(f"specmodel {command} 2> said | head -c 0; echo ${{PIPESTATUS[0]}}", folder)
@@ -65,6 +61,7 @@ def test_a_reader_that_goes_away_is_no_error(folder: Path, command: str) -> None
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
+@sample(3)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_full_device_is_one_plain_line(folder: Path, command: str) -> None:
     run = shell(f"specmodel {command} > /dev/full", folder)
@@ -80,12 +77,13 @@ def test_a_full_device_for_errors_still_fails(folder: Path) -> None:
 
 
 @POSIX
+@sample(3)
 @pytest.mark.parametrize(
     "settings",
     [
         {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-        pytest.param({"PYTHONIOENCODING": "latin-1"}, marks=prove),
-        pytest.param({"PYTHONIOENCODING": "ascii:strict"}, marks=prove),
+        {"PYTHONIOENCODING": "latin-1"},
+        {"PYTHONIOENCODING": "ascii:strict"},
     ],
     ids=["C", "latin", "ascii"],
 )
@@ -93,10 +91,10 @@ def test_a_full_device_for_errors_still_fails(folder: Path) -> None:
     "command",
     [
         "fit bench.csv",
-        "fit bench.csv -o \u5bf9/caf\u00e9.json",
+        "predict --accept 2",
         "predict --points bench.csv",
-        pytest.param("predict --accept 2", marks=prove),
-        pytest.param("evaluate bench.csv --split few --rows 1 --draws 1", marks=prove),
+        "evaluate bench.csv --split few --rows 1 --draws 1",
+        "fit bench.csv -o \u5bf9/caf\u00e9.json",
     ],
 )
 def test_an_encoding_that_lacks_characters_is_no_error(

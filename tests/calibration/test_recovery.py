@@ -12,7 +12,7 @@ from specmodel.cost import round_terms
 from specmodel.posterior import Rows
 from specmodel.prior import Prior, load_prior
 from specmodel.student_t import student_t_quantile
-from tests.extent import coverage_bounds, extent, prove
+from tests.extent import coverage_bounds, extent, sample
 
 Array = NDArray[np.float64]
 
@@ -72,9 +72,8 @@ def simulate(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "num_points", [1, pytest.param(2, marks=prove), pytest.param(5, marks=prove), 20]
-)
+@sample(2)
+@pytest.mark.parametrize("num_points", [1, 2, 5, 20])
 def test_intervals_of_constants_and_predictions_cover_ninety_per_cent(
     num_points: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

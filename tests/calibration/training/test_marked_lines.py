@@ -9,6 +9,7 @@ from calibration.training.line_readers import LineReaders
 from calibration.training.marked_lines import line_groups
 from calibration.training.records import RawLog
 from tests.calibration.training.test_speculators_blocks import as_text, blocks_of, generated
+from tests.extent import extent
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "training"
 FOREIGN = (
@@ -100,7 +101,7 @@ def mutated(content: bytes, chance: random.Random) -> bytes:
 @pytest.mark.parametrize("prefix", [b"", b"[rank1]: ", b"worker-1  | "])
 def test_what_is_passed_over_changes_nothing(columns: int | None, prefix: bytes) -> None:
     chance = random.Random(f"{columns} {prefix!r}")  # noqa: S311 - the same in every run
-    for _ in range(12):
+    for _ in range(extent(test=4, prove=12)):
         content = mostly_foreign(chance, columns=columns, prefix=prefix)
         if chance.random() < 0.8:
             content = mutated(content, chance)

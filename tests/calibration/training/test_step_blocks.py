@@ -12,6 +12,7 @@ from calibration.training.step_blocks import StepBlocks
 from calibration.training.uniform_rows import UniformRows
 from tests.calibration.training.test_marked_lines import mutated, quickly, slowly
 from tests.calibration.training.test_speculators_blocks import as_text
+from tests.extent import extent
 
 EVALUATION = "step {}: {{'eval/avg_loss': 1.19, 'eval/per_position_acc': [0.61, nan]}}\n"
 BAR = "Training Epoch 0:  5%|# | {}/900 [00:12<10:11, 9.31it/s, loss=1.50, acc=0.51]"
@@ -58,7 +59,7 @@ def log_text(chance: random.Random, number: int, prefix: str = "") -> bytes:
 )
 def test_blocks_give_the_records_of_the_dictionaries(size: int, prefix: str) -> None:
     chance = random.Random(f"{size}{prefix}")  # noqa: S311 - the same in every run
-    for _ in range(4):
+    for _ in range(extent(test=1, prove=4)):
         content = log_text(chance, 300, prefix)
         assert as_text(quickly(content, size)) == as_text(slowly(content, size))
         content = mutated(content, chance)

@@ -11,6 +11,7 @@ from drafter.check_cases import CheckCase, CheckResult, check_cases
 from drafter.checks import check_against_reference
 from drafter.kernels.draft_steps import DraftSteps
 from drafter.random_weights import random_weights
+from tests.extent import sample
 
 CHAIN = check_cases()[0]
 TREE = next(case for case in check_cases() if case.topk > 1)
@@ -56,6 +57,7 @@ def break_kernels(damage: Damage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checking, "_kernels", broken)
 
 
+@sample(2)
 @pytest.mark.parametrize("damage", [halve_down, swap_head_rows, one_not_a_number])
 @pytest.mark.parametrize("case", [CHAIN, TREE], ids=["chain", "tree"])
 def test_broken_kernels_fail(
@@ -149,6 +151,7 @@ def test_badly_scaled_weights_are_held_to_what_torch_loses_on_them(
     assert check_against_reference(exact, badly_scaled, device=torch.device("cpu")).passed
 
 
+@sample(2)
 @pytest.mark.parametrize("damage", [halve_down, swap_head_rows, one_not_a_number])
 def test_wrong_kernels_fail_on_badly_scaled_weights_too(
     badly_scaled: dict[str, torch.Tensor], damage: Damage, monkeypatch: pytest.MonkeyPatch

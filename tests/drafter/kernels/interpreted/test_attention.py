@@ -9,6 +9,7 @@ import torch
 
 from drafter.kernels.attention import attention
 from drafter.kernels.attention_merge import attention_merge
+from tests.extent import sample
 
 TYPES = [torch.float32, torch.float16, torch.bfloat16]
 
@@ -53,6 +54,7 @@ def run(
     return out
 
 
+@sample(3)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("splits", [1, 3])
 @pytest.mark.parametrize("window", [None, 5])
@@ -83,6 +85,7 @@ def test_a_token_sees_what_is_not_after_it(
     assert torch.all(out[4:] == 0.0)  # rows without a token
 
 
+@sample(2)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("splits", [1, 4])
 @pytest.mark.parametrize("window", [None, 6])

@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 from drafter.checkpoint import load_checkpoint
 from drafter.kernels.draft_shape import DraftShape
 from drafter.kernels.draft_steps import DraftSteps
+from tests.extent import sample
 
 FOLDER = Path(__file__).parents[3] / "golden" / "drafter"
 NORMS = ("plain", "norm_before_residual", "fc_norm_norm_output", "norm_before_fc")
@@ -16,6 +17,7 @@ EIGHT = [f"{layer}_{norms}" for layer in ("llama", "qwen3") for norms in NORMS]
 LIMIT = 1e-5
 
 
+@sample(2)
 @pytest.mark.parametrize("name", [*EIGHT, "llama_biases_llama3_rope", "llama_yarn_rope"])
 def test_kernels_reproduce_the_logits_of_speculators(name: str) -> None:
     checkpoint, golden = (

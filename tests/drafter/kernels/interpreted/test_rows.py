@@ -14,6 +14,7 @@ from drafter.kernels.row_norm import row_norm
 from drafter.reference.rope import RotaryTable
 from drafter.reference.rope_frequencies import rotary_frequencies, rotary_magnitude
 from drafter.spec import Rope
+from tests.extent import sample
 
 TYPES = [torch.float32, torch.float16, torch.bfloat16]
 ROPES = [
@@ -31,6 +32,7 @@ def normed(values: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tens
     return values * (values.square().mean(-1, keepdim=True) + eps).rsqrt() * weight
 
 
+@sample(2)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("shape", [(3, 123), (2, 3, 63), (2, 1, 5000)])
 def test_each_part_of_a_row_has_its_own_norm(
@@ -46,6 +48,7 @@ def test_each_part_of_a_row_has_its_own_norm(
     check_close(out, normed(x.double(), weight.double(), 1e-6), dtype)
 
 
+@sample(2)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("is_normed", [False, True])
 @pytest.mark.parametrize("has_rows", [False, True])
@@ -94,6 +97,7 @@ def test_tables_of_every_kind_are_those_of_the_reference(rope: Rope, context: in
     torch.testing.assert_close(sine.double(), truth.sin, rtol=0, atol=2e-7)
 
 
+@sample(2)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("has_norm", [False, True])
 @pytest.mark.parametrize(("heads", "kv_heads", "width"), [(6, 2, 20), (4, 4, 16)])

@@ -7,6 +7,7 @@ import torch
 
 from drafter.kernels.tree_best import Tree, tree_best
 from drafter.kernels.tree_level import Candidates, Frontier, tree_level
+from tests.extent import sample
 
 INF = float("inf")
 
@@ -23,6 +24,7 @@ def levels_of(batch: int, topk: int, steps: int, seed: int, *, ties: bool) -> li
     return made
 
 
+@sample(3)
 @pytest.mark.parametrize(
     ("topk", "steps", "nodes"), [(2, 4, 9), (3, 3, 16), (8, 3, 40), (4, 1, 5), (1, 4, 3)]
 )

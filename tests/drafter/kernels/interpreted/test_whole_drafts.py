@@ -15,6 +15,7 @@ from drafter.reference.chain import draft_chain
 from drafter.reference.draft_model import DraftModel
 from drafter.reference.tree import Frontier
 from drafter.spec import DraftSpec, LatentHeads, Rope
+from tests.extent import sample
 
 SPEC = DraftSpec(
     hidden_size=96,
@@ -126,6 +127,7 @@ TREES = [
 ]
 
 
+@sample(4)
 @pytest.mark.parametrize(("name", "dtype", "is_fused"), CHAINS)
 def test_a_chain_is_that_of_the_reference(
     check_close: Callable[..., None],
@@ -173,6 +175,7 @@ def test_a_chain_is_that_of_the_reference(
             check_close(steps.chain.scores[request], path, dtype)
 
 
+@sample(3)
 @pytest.mark.parametrize(("name", "dtype", "topk"), TREES)
 def test_a_tree_is_that_of_the_reference_along_its_own_branches(
     check_close: Callable[..., None],

@@ -27,6 +27,7 @@ from drafter.tuned_launches.kinds import launches_of
 from drafter.tuned_launches.launches import Launches
 from drafter.tuned_products import Product, products
 from drafter.tuning import best_tiles
+from tests.extent import sample
 
 CPU = torch.device("cpu")
 TRIES = [Tiles(block_n=block_n, block_k=64, num_warps=2, num_stages=1) for block_n in (16, 32)]
@@ -61,6 +62,7 @@ def launches(product: Product, tokens: int) -> Launches:
     return launches_of(product, tokens, copies=2, dtype=torch.bfloat16, device=CPU)
 
 
+@sample(5)
 @pytest.mark.parametrize("product", EVERY, ids=str)
 @pytest.mark.parametrize("tokens", [2, 5, 16])
 def test_what_is_timed_gives_the_product(product: Product, tokens: int) -> None:
@@ -99,6 +101,7 @@ def nothing_written(*arguments: Any) -> None:
     arguments[2].fill_(float("nan"))
 
 
+@sample(4)
 @pytest.mark.parametrize(
     ("product", "tokens", "damage"),
     [
@@ -208,6 +211,7 @@ SPECS: list[DraftSpec] = [
 ]
 
 
+@sample(2)
 @pytest.mark.parametrize("spec", SPECS, ids=["plain", "norm_output, biases"])
 @pytest.mark.parametrize("batch", [1, 6, 9])
 def test_the_sweep_launches_what_a_draft_launches(
