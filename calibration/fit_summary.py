@@ -12,6 +12,7 @@ from calibration.notes import Note
 from calibration.packaged import PackagedTable
 from calibration.physical.explanation import Explanation, doubt_of_rig, explain
 from calibration.physical.rig_of_points import AskedRig, with_named_rig
+from calibration.physical.scenario import doubts_of_all_reduce
 from calibration.points import read_points
 from calibration.questions import workload_of
 from calibration.residuals import Residuals, residuals
@@ -166,4 +167,6 @@ def _notes(
     ]
     found += [Note("fit", message) for message in calibration.notes]
     doubt = "" if explanation is None else doubt_of_rig(explanation)
-    return (*found, Note("doubtful_rig", doubt)) if doubt else tuple(found)
+    found += [Note("doubtful_rig", doubt)] if doubt else []
+    doubts = () if explanation is None else doubts_of_all_reduce(explanation.loads)
+    return (*found, *(Note("measured_allreduce", one) for one in doubts))

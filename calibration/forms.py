@@ -282,12 +282,15 @@ class RigForm:
         return rig_predictions(self._rig, questions)
 
     def notes_on(self, prediction: Prediction, *, accept_known: bool) -> tuple[Note, ...]:
-        """Return what to know of measured draft passes; the relative form's remarks are not meant."""
+        """Return what to know of what was measured; the relative form's remarks are not meant."""
         del accept_known
-        from calibration.physical.rig_prediction import draft_remarks
+        from calibration.physical.rig_prediction import allreduce_remarks, draft_remarks
 
-        remarks = draft_remarks(self._rig, prediction.question)
-        return tuple(Note("drafter_record", remark) for remark in remarks)
+        question = prediction.question
+        return (
+            *(Note("drafter_record", one) for one in draft_remarks(self._rig, question)),
+            *(Note("measured_allreduce", one) for one in allreduce_remarks(self._rig, question)),
+        )
 
     def accept_length_needed(self, prediction: Prediction, target_speedup: float) -> Estimate:
         """Return the accept length that a predicted configuration needs for a speed-up."""

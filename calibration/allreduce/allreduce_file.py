@@ -171,7 +171,7 @@ def _curve_json(one: MeasuredAllReduce) -> dict[str, Any]:
         "size_bytes": [int(size) for size in fit.curve.size_bytes],
         "time_us": [_rounded(time / MICRO) for time in fit.curve.time_s],
         "two_protocols": {
-            "floor_us": _rounded(law.floor_s / MICRO),
+            "floor_us": _rounded(law.floor_s / MICRO) if fit.has_floor else None,
             "small_bus_gb_per_s": _rounded(law.small_bytes_per_s / GIGA),
             "step_us": _rounded(law.step_s / MICRO),
             "large_bus_gb_per_s": _rounded(law.large_bytes_per_s / GIGA),

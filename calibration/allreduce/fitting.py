@@ -54,6 +54,16 @@ class AllReduceFit:
         return self.library_law.num_ranks
 
     @property
+    def has_floor(self) -> bool:
+        """Whether the sizes tell the floor: where time is proportional to size, only a bound is set."""
+        return self.library_law.floor_s > float(self.curve.time_s.min()) * _LEAST_SHARE
+
+    @property
+    def has_one_shot_floor(self) -> bool:
+        """Whether the sizes of the window tell the floor of one shot."""
+        return self.one_shot_law.one_shot_floor_s > float(self.curve.time_s.min()) * _LEAST_SHARE
+
+    @property
     def library_median_error(self) -> float:
         """Median of the absolute residuals of two protocols, [-]."""
         return float(np.median(np.abs(self.library_residuals)))

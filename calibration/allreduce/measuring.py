@@ -9,6 +9,7 @@ from calibration.allreduce.collective_runs import CollectiveReading, CollectiveR
 from calibration.allreduce.curve_points import NoCurveError, curve_points
 from calibration.allreduce.fitting import fit_all_reduce
 from calibration.allreduce.nccl_tests import read_collectives
+from specmodel.cost.allreduce_doubts import curve_doubts
 from specmodel.errors import FormatError
 
 
@@ -82,6 +83,7 @@ def _measured(
 ) -> MeasuredAllReduce:
     """Return the fit of a run."""
     points = curve_points(run, num_ranks=num_ranks, accept_incomplete=accept_incomplete)
+    fit = fit_all_reduce(points.size_bytes, points.time_s, points.num_ranks)
     return MeasuredAllReduce(
         file=path.name,
         library=run.library,
@@ -89,8 +91,8 @@ def _measured(
         gpu=run.gpu,
         num_nodes=run.num_nodes,
         in_graph=None if run.graph_launches is None else run.graph_launches > 0,
-        fit=fit_all_reduce(points.size_bytes, points.time_s, points.num_ranks),
-        notes=points.notes,
+        fit=fit,
+        notes=(*points.notes, *curve_doubts(fit.curve)),
     )
 
 

@@ -93,6 +93,7 @@ class Explanation(NamedTuple):
     agreement: tuple[Agreement, ...]
     assumed: tuple[str, ...]
     num_loads: int
+    loads: tuple[Scenario, ...]
 
 
 def explain(calibration: Calibration) -> Explanation | None:
@@ -141,6 +142,7 @@ def explain(calibration: Calibration) -> Explanation | None:
         agreement=_agreement(calibration, pricing, rig),
         assumed=physical.notes,
         num_loads=len(physical.measured.loads),
+        loads=tuple(_at(rig, one) for one in calibration.observations),
     )
 
 

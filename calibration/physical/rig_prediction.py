@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from calibration.physical.priced_scenarios import Logs, Pricing, interval_sd
 from calibration.physical.round_shape import round_shape
-from calibration.physical.scenario import Scenario
+from calibration.physical.scenario import Scenario, doubts_of_all_reduce
 from calibration.physical.scenario_changes import LOAD_KEYS, SYNONYMS, all_changed
 from calibration.physical.scenario_record import scenario_from_record
 from calibration.questions import (
@@ -249,6 +249,11 @@ def draft_remarks(rig: ChangedRig, question: Question) -> tuple[str, ...]:
     if not _same_card(times.device, scenario.gpu):
         remarks.append(f"the draft passes were measured on {times.device}, not on {scenario.gpu}")
     return tuple(remarks)
+
+
+def allreduce_remarks(rig: ChangedRig, question: Question) -> tuple[str, ...]:
+    """Return what speaks against the measured all-reduce at the load of a question."""
+    return doubts_of_all_reduce([scenario_at(rig.rig, question)])
 
 
 def _same_card(device: str, card: str) -> bool:

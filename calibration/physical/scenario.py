@@ -1,6 +1,6 @@
 """A rig, its load and an accept length: what a physical price is asked for."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, final
@@ -9,6 +9,7 @@ from calibration.physical.assumed_rig import link_class
 from calibration.physical.draft_choice import DraftChoice
 from specmodel.architecture import ModelShape, stated_weights
 from specmodel.cost.allreduce_curve import AllReduceCurve
+from specmodel.cost.allreduce_doubts import curve_doubts, outside_doubt
 from specmodel.cost.graph_capture import GraphCapture
 from specmodel.cost.round_inputs import SCHEDULES, Engine, Schedule
 from specmodel.cost.typical_rates import STEP_HOST_S
@@ -209,3 +210,18 @@ class Scenario:
             "schedule": self.schedule,
             "capture_limit": self.capture_limit,
         }
+
+
+def doubts_of_all_reduce(scenarios: Sequence[Scenario]) -> tuple[str, ...]:
+    """Return what speaks against the measured all-reduce of scenarios with one number of GPUs."""
+    curve, ranks = scenarios[0].curve, scenarios[0].tp_size
+    if curve is None:
+        return ()
+    steps, rounds = [], []
+    for one in scenarios:
+        step_bytes = one.rig().forward_work().allreduce_bytes_per_token * one.batch_size
+        steps.append(step_bytes)
+        rounds.append(step_bytes * (one.num_draft_tokens or one.depth + 1))
+    outside = outside_doubt(curve, min(steps), max(rounds))
+    doubts = (*curve_doubts(curve), *([outside] if outside else []))
+    return tuple(f"measured all-reduce of {ranks} ranks: {doubt}" for doubt in doubts)

@@ -7,7 +7,7 @@ from typing import Final, final
 import numpy as np
 
 from calibration.physical.priced_scenarios import Pricing, ScenarioPrice
-from calibration.physical.scenario import Scenario
+from calibration.physical.scenario import Scenario, doubts_of_all_reduce
 from calibration.physical.scenario_changes import SYNONYMS, all_changed, changed, default_changes
 from specmodel.errors import ParameterError, SpecModelError
 from specmodel.physical_fit import PhysicalFit
@@ -62,6 +62,16 @@ class WhatIf:
     together: Row | None = None
     elasticities: tuple[Elasticity, ...] = ()
     num_points: int = 0
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What speaks against the measured all-reduces that are used, at the loads that are priced."""
+        rows = (*self.rows, *([self.together] if self.together else ()))
+        priced = (self.base, *(row.priced for row in rows if row.priced is not None))
+        by_ranks: dict[int, list[Scenario]] = {}
+        for one in priced:
+            by_ranks.setdefault(one.scenario.tp_size, []).append(one.scenario)
+        return tuple(doubt for alike in by_ranks.values() for doubt in doubts_of_all_reduce(alike))
 
 
 def what_if(

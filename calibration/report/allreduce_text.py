@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from calibration.allreduce.allreduce_file import MeasuredAllReduce
 from calibration.report.layout import labelled, number, percent, table, wrapped
 from specmodel.cost.allreduce_curve import MOST_BEYOND
-from specmodel.units import GIGA, KIBI, MEBI, MICRO
+from specmodel.cost.allreduce_doubts import size_words
+from specmodel.units import GIGA, MICRO
 
 TOKENS = (1, 2, 4, 8, 32)
 """Tokens of a step for which the time is shown."""
@@ -64,8 +65,8 @@ def tokens_beyond(measured: Sequence[MeasuredAllReduce], token_bytes: int | None
         if outside:
             low, high = float(curve.size_bytes[0]), float(curve.size_bytes[-1])
             found.append(
-                f"{each.file}: {_size(outside[-1])} is more than twice outside the measured "
-                f"{_size(low)} to {_size(high)}; measure that size"
+                f"{each.file}: {size_words(outside[-1])} is more than twice outside the measured "
+                f"{size_words(low)} to {size_words(high)}; measure that size"
             )
     return found
 
@@ -79,16 +80,16 @@ def _one(each: MeasuredAllReduce, token_bytes: int | None) -> str:
         wrapped(_title(each), indent=2),
         labelled(
             "read",
-            f"{each.file}: {curve.size_bytes.size} sizes, {_size(curve.size_bytes[0])} to "
-            f"{_size(curve.size_bytes[-1])}",
+            f"{each.file}: {curve.size_bytes.size} sizes, {size_words(curve.size_bytes[0])} to "
+            f"{size_words(curve.size_bytes[-1])}",
         ),
-        labelled("floor", f"{number(law.floor_s / MICRO, 1)} µs"),
+        labelled("floor", _floor(law.floor_s, known=fit.has_floor)),
         labelled("bus bandwidth", _bandwidths(each)),
     ]
     if math.isfinite(law.switch_bytes):
         step = number(law.step_s / MICRO, 1)
         later = f", where the start is {step} µs later" if float(step) else ""
-        lines.append(labelled("switch", f"at {_size(law.switch_bytes)}{later}"))
+        lines.append(labelled("switch", f"at {size_words(law.switch_bytes)}{later}"))
     lines.append(
         labelled(
             "residuals",
@@ -128,9 +129,10 @@ def _one_shot(each: MeasuredAllReduce) -> str:
     """Return the one-shot law and its window."""
     law, errors = each.fit.one_shot_law, abs(each.fit.one_shot_residuals)
     median = sorted(errors)[len(errors) // 2]
+    floor = _floor(law.one_shot_floor_s, known=each.fit.has_one_shot_floor)
     return (
-        f"{number(law.one_shot_floor_s / MICRO, 1)} µs + (ranks - 1) bytes / "
-        f"{_rate(law.one_shot_bytes_per_s)}, up to {_size(each.fit.one_shot_largest_bytes)} "
+        f"{floor if each.fit.has_one_shot_floor else f'floor {floor}'} + (ranks - 1) bytes / "
+        f"{_rate(law.one_shot_bytes_per_s)}, up to {size_words(each.fit.one_shot_largest_bytes)} "
         f"within {percent(float(median), 1)}"
     )
 
@@ -145,12 +147,17 @@ def _tokens(each: MeasuredAllReduce, token_bytes: int) -> str:
         rows.append(
             [
                 str(count),
-                _size(size),
+                size_words(size),
                 number(float(curve.at(size)) / MICRO, 1) + mark,
                 number(float(each.fit.library_law.at(size)) / MICRO, 1),
             ]
         )
     return table(rows, align="rrrr")
+
+
+def _floor(time_s: float, *, known: bool) -> str:
+    """Return the time of the smallest messages, where the sizes tell it."""
+    return f"{number(time_s / MICRO, 1)} µs" if known else "not measured"
 
 
 def _rate(bytes_per_s: float) -> str:
@@ -159,13 +166,6 @@ def _rate(bytes_per_s: float) -> str:
         return "no limit seen"
     rate = bytes_per_s / GIGA
     return f"{number(rate, 1 if rate < 100 else 0)} GB/s"
-
-
-def _size(size: float) -> str:
-    """Return a message size."""
-    if size >= MEBI:
-        return f"{size / MEBI:.3g} MiB"
-    return f"{size / KIBI:.3g} KiB" if size >= KIBI else f"{size:.0f} B"
 
 
 def _percent_or_none(share: float) -> str:

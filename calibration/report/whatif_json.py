@@ -33,6 +33,7 @@ def what_if_json(found: WhatIf) -> dict[str, Any]:
         "num_times": found.num_points,
         "accept_length_held_fixed": True,
         "draft_model": found.draft,
+        "warnings": list(found.warnings),
         "base": _priced(found.base),
         "changes": [_row(row) for row in found.rows],
         "elasticities": [

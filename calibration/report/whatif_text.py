@@ -58,6 +58,7 @@ def what_if_text(found: WhatIf) -> str:
     base = found.base
     pieces = [
         "\n".join(_summary(base, found.draft)),
+        "\n".join(wrapped(each, first="Warning: ", indent=9) for each in found.warnings),
         _parts(base),
         _changes([*found.rows, *([found.together] if found.together else [])]),
         _refused([*found.rows, *([found.together] if found.together else [])]),

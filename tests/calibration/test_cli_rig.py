@@ -524,3 +524,26 @@ def test_the_help_names_every_key_but_synonyms(specmodel: Run, command: str) -> 
     said = text(specmodel(command, "--help"))
     words = set(options_of(said.replace(". ", " ")))
     assert set(KEYS) - {"num_gpus", "num_steps"} <= words
+
+
+def test_a_measured_all_reduce_outside_its_sizes_is_said_by_every_command_that_uses_it(
+    specmodel: Run, tmp_path: Path
+) -> None:
+    table, points = tmp_path / "large.csv", tmp_path / "two.csv"
+    table.write_text("size_bytes,time_us\n4000000,2000\n8000000,4000\n16000000,8000\n")
+    points.write_text(
+        "num_steps,batch_size,accept_length,throughput,baseline\n3,1,2.5,12,8\n3,8,2.5,70,60\n"
+    )
+    curve = tmp_path / "large.json"
+    specmodel("allreduce", "fit", table, "--ranks", 2, "-o", curve)
+    rig = ("--model", "Llama-3.1-8B", "--gpu", "H100", "--num-gpus", 2, "--allreduce", curve)
+    said = "outside the measured 3.81 MiB to 15.3 MiB (2000 µs to 8000 µs)"
+    fit = specmodel("fit", points, *rig, "--json")
+    assert any(said in one["message"] for one in answer(fit)["warnings"])
+    assert said in " ".join(fit.stderr.split())
+    ask = ("predict", "--accept", 2.5, "--depth", 3, "--batch-size", 1, "--set", "kv_dtype=fp8")
+    assert said in " ".join(specmodel(*ask).stderr.split())
+    assert said in json.dumps(answer(specmodel(*ask, "--json")), ensure_ascii=False)
+    named = ("whatif", *rig, "--depth", 3, "--accept", 2.5)
+    assert said in " ".join(text(specmodel(*named)).split())
+    assert any(said in one for one in answer(specmodel(*named, "--json"))["warnings"])

@@ -151,3 +151,24 @@ def test_an_impossible_size_in_a_written_file_is_one_line(tmp_path: Path) -> Non
     path.write_text(json.dumps({"kind": "all_reduce", "schema_version": 1, "curves": [curve]}))
     with pytest.raises(FormatError, match="curve 1"):
         load_all_reduces(path)
+
+
+def test_a_floor_that_no_size_tells_is_not_measured(run: Invoke, tmp_path: Path) -> None:
+    table = tmp_path / "large.csv"
+    table.write_text("size_bytes,time_us\n4000000,2000\n8000000,4000\n16000000,8000\n")
+    found = run(table, "--ranks", 2)
+    assert "not measured" in found.stdout
+    assert "2.0 µs" not in found.stdout
+    law = json.loads(run(table, "--ranks", 2, "--json").stdout)["curves"][0]["two_protocols"]
+    assert law["floor_us"] is None
+
+
+def test_a_slow_row_is_named_on_the_terminal_and_in_the_file(run: Invoke, tmp_path: Path) -> None:
+    sizes = [8192 * 2**i for i in range(11)]
+    rows = [f"{size},{400 if size == 2**21 else 12 + 32 * size / 2**20}" for size in sizes]
+    table = tmp_path / "slow.csv"
+    table.write_text("\n".join(["size_bytes,time_us", *rows]))
+    found = run(table, "--ranks", 2, "--json")
+    said = "2 MiB took 400 µs where the other sizes give 76 µs"
+    assert said in " ".join(found.stderr.split())
+    assert any(said in note for note in json.loads(found.stdout)["curves"][0]["notes"])
