@@ -15,65 +15,32 @@ from specmodel.atomic_file import write_text_atomically
 from specmodel.errors import FormatError, ParameterError
 from specmodel.units import GIGA, MICRO
 
+# Version of the layout that is written.
 SCHEMA_VERSION: Final = 1
-"""Version of the layout that is written."""
 
+# What tells such a file from others.
 KIND: Final = "all_reduce"
-"""What tells such a file from others."""
 
 _DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredAllReduce:
-    """One measured all-reduce and its laws.
+    """One measured all-reduce and its laws."""
 
-    Parameters
-    ----------
-    file : str
-        Name of the file that it was read from, without folders.
-    library : str
-        ``nccl``, ``rccl``, or the name that a table gives.
-    library_version, gpu : str or None
-        None where the file does not say.
-    num_nodes : int or None
-        None where the file does not say.
-    in_graph : bool or None
-        Whether it was launched in a CUDA graph; None where the file does not say.
-    fit : AllReduceFit
-        Curve and laws.
-    notes : tuple of str
-        What a user should know.
-    """
-
-    file: str
-    library: str
-    library_version: str | None
+    file: str  # name of the file that it was read from, without folders
+    library: str  # ``nccl``, ``rccl``, or the name that a table gives
+    library_version: str | None  # none where the file does not say
     gpu: str | None
-    num_nodes: int | None
+    num_nodes: int | None  # none where the file does not say
+    # whether it was launched in a CUDA graph; None where the file does not say
     in_graph: bool | None
-    fit: AllReduceFit
-    notes: tuple[str, ...] = ()
+    fit: AllReduceFit  # curve and laws
+    notes: tuple[str, ...] = ()  # what a user should know
 
 
 def all_reduce_json(measured: Sequence[MeasuredAllReduce]) -> dict[str, Any]:
-    """Return measured all-reduces as JSON.
-
-    Parameters
-    ----------
-    measured : sequence of MeasuredAllReduce
-        In the order in which they are written.
-
-    Returns
-    -------
-    dict
-        Times in µs, bandwidths in GB/s; null for no bound.
-
-    Examples
-    --------
-    >>> all_reduce_json([])
-    {'schema_version': 1, 'kind': 'all_reduce', 'curves': []}
-    """
+    """Return measured all-reduces as JSON."""
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": KIND,
@@ -82,51 +49,13 @@ def all_reduce_json(measured: Sequence[MeasuredAllReduce]) -> dict[str, Any]:
 
 
 def save_all_reduces(path: Path | str, measured: Sequence[MeasuredAllReduce]) -> None:
-    """Write measured all-reduces; the old file stays whole when that fails.
-
-    Parameters
-    ----------
-    path : path
-        The file. Its folder must exist.
-    measured : sequence of MeasuredAllReduce
-        What to write.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
-    """
+    """Write measured all-reduces; the old file stays whole when that fails."""
     text = json.dumps(all_reduce_json(measured), indent=1, allow_nan=False)
     write_text_atomically(path, text + "\n")
 
 
 def load_all_reduces(path: Path | str) -> tuple[MeasuredAllReduce, ...]:
-    """Return the all-reduces of a file that `save_all_reduces` wrote.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-
-    Returns
-    -------
-    tuple of MeasuredAllReduce
-        The laws are fitted again from the points, so that they always agree with them.
-
-    Raises
-    ------
-    FormatError
-        If it is no such file, of a newer version, or its points are impossible.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "allreduce.json"
-    ...     save_all_reduces(file, [])
-    ...     load_all_reduces(file)
-    ()
-    """
+    """Return the all-reduces of a file that `save_all_reduces` wrote."""
     source = read_text(path)
     try:
         value = json_value(source)

@@ -7,20 +7,20 @@ from typing import Any, Final
 
 from specmodel.units import KILO
 
+# Name of the one collective that enters a curve.
 ALL_REDUCE: Final = "all_reduce"
-"""Name of the one collective that enters a curve."""
 
+# Difference of the halves of a row, relative to the smaller one, from which it is said. [-]
 DIFFERENCE: Final = 0.2
-"""Difference of the halves of a row, relative to the smaller one, from which it is said. [-]"""
 
+# Most wrong elements that a count is believed for. [-]
 MOST_WRONG: Final = 10**15
-"""Most wrong elements that a count is believed for. [-]"""
 
+# Largest message that is believed. [bytes]
 MOST_BYTES: Final = 1 << 50
-"""Largest message that is believed. [bytes]"""
 
+# Most ranks of a job that are believed. [-]
 MOST_RANKS: Final = 100_000
-"""Most ranks of a job that are believed. [-]"""
 
 _LEAST_US, _MOST_US = 1e-3, 1e10  # a nanosecond to hours
 
@@ -30,47 +30,25 @@ _SIGNIFICANT = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Half:
-    """One measurement of a row: out of place, or in place.
+    """One measurement of a row: out of place, or in place."""
 
-    Parameters
-    ----------
-    time_us : float
-        As printed, positive, [µs].
-    num_wrong : int or None
-        Elements that were wrong; None when nobody looked.
-    """
-
-    time_us: float
-    num_wrong: int | None = None
+    time_us: float  # as printed, positive, [µs]
+    num_wrong: int | None = None  # elements that were wrong; None when nobody looked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveRow:
-    """One message size.
+    """One message size."""
 
-    Parameters
-    ----------
-    line : int
-        Where it begins, 1-based; the place in the list of results of a JSON file.
-    size_bytes : int
-        Message per rank; the large side of an all-gather or a reduce-scatter, [bytes].
-    count : int or None
-        Elements.
-    dtype, redop : str or None
-        Type of an element; None for no reduction, or where the file does not say.
-    root : int or None
-        Rank of the root; None where the collective has none.
-    out_of_place, in_place : Half or None
-        None where it was not measured.
-    """
-
-    line: int
+    line: int  # where it begins, 1-based; the place in the list of results of a JSON file
+    # message per rank; the large side of an all-gather or a reduce-scatter, [bytes]
     size_bytes: int
-    count: int | None = None
+    count: int | None = None  # elements
+    # type of an element; None for no reduction, or where the file does not say
     dtype: str | None = None
     redop: str | None = None
-    root: int | None = None
-    out_of_place: Half | None = None
+    root: int | None = None  # rank of the root; None where the collective has none
+    out_of_place: Half | None = None  # none where it was not measured
     in_place: Half | None = None
 
     @property
@@ -87,52 +65,26 @@ class CollectiveRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveRun:
-    """One run of a benchmark.
+    """One run of a benchmark."""
 
-    Parameters
-    ----------
-    collective : str
-        ``all_reduce``, ``all_gather``, ...; ``unknown`` where nothing tells.
-    library : str
-        ``nccl``, ``rccl``, or the name that a table gives.
-    library_version, nccl_tests_version : str or None
-        As major.minor.patch.
-    num_ranks, num_nodes : int or None
-        None where the file does not say.
-    gpu : str or None
-        Name of the devices.
-    warmup_iters, iters, graph_launches : int or None
-        Settings of the run.
-    validated : bool
-        Whether the values were checked.
-    complete : bool
-        Whether the run came to its end.
-    rows : tuple of CollectiveRow
-        In the order of the file.
-    warnings : tuple of str
-        Codes, sorted; `calibration.allreduce.curve_points` says what they mean.
-    largest_planned_bytes : int or None
-        Largest size that the run was going to measure, [bytes].
-    failure : str
-        What the log says went wrong; empty where it says nothing.
-    """
-
-    collective: str
-    library: str
-    library_version: str | None = None
+    collective: str  # ``all_reduce``, ``all_gather``, ...; ``unknown`` where nothing tells
+    library: str  # ``nccl``, ``rccl``, or the name that a table gives
+    library_version: str | None = None  # as major.minor.patch
     nccl_tests_version: str | None = None
-    num_ranks: int | None = None
+    num_ranks: int | None = None  # none where the file does not say
     num_nodes: int | None = None
-    gpu: str | None = None
-    warmup_iters: int | None = None
+    gpu: str | None = None  # name of the devices
+    warmup_iters: int | None = None  # settings of the run
     iters: int | None = None
     graph_launches: int | None = None
-    validated: bool = False
-    complete: bool = False
-    rows: tuple[CollectiveRow, ...] = ()
+    validated: bool = False  # whether the values were checked
+    complete: bool = False  # whether the run came to its end
+    rows: tuple[CollectiveRow, ...] = ()  # in the order of the file
+    # codes, sorted; `calibration.allreduce.curve_points` says what they mean
     warnings: tuple[str, ...] = ()
+    # largest size that the run was going to measure, [bytes]
     largest_planned_bytes: int | None = None
-    failure: str = ""
+    failure: str = ""  # what the log says went wrong; empty where it says nothing
 
     @property
     def num_wrong(self) -> int:
@@ -142,47 +94,24 @@ class CollectiveRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """A row that was left out.
+    """A row that was left out."""
 
-    Parameters
-    ----------
-    line : int
-        Where it begins, 1-based.
-    reason : str
-        ``truncated_row``, ``malformed_row``, ``not_measured`` or ``not_positive``.
-    """
-
-    line: int
-    reason: str
+    line: int  # where it begins, 1-based
+    reason: str  # ``truncated_row``, ``malformed_row``, ``not_measured`` or ``not_positive``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveReading:
-    """Everything that one file says.
+    """Everything that one file says."""
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    runs : tuple of CollectiveRun
-        In the order of the file.
-    skipped : tuple of Skipped
-        Rows that were left out.
-    """
-
-    path: Path
-    runs: tuple[CollectiveRun, ...]
-    skipped: tuple[Skipped, ...] = ()
+    path: Path  # the file
+    runs: tuple[CollectiveRun, ...]  # in the order of the file
+    skipped: tuple[Skipped, ...] = ()  # rows that were left out
 
     def summary(self) -> dict[str, Any]:
         """Return the reading as JSON, bandwidths computed again from size and time.
 
         Neither hosts nor process ids nor the environment are part of it.
-
-        Examples
-        --------
-        >>> CollectiveReading(path=Path("nccl.txt"), runs=()).summary()
-        {'file': 'nccl.txt', 'runs': [], 'skipped': []}
         """
         return {
             "file": self.path.name,
@@ -192,31 +121,13 @@ class CollectiveReading:
 
 
 def bus_factor(collective: str, num_ranks: int) -> float:
-    r"""Factor from algorithm to bus bandwidth of nccl-tests.
+    """Factor from algorithm to bus bandwidth of nccl-tests.
 
     .. math:: f = 2 (n - 1)/n
 
     for an all-reduce, :math:`(n - 1)/n` for gathers, scatters and all-to-all, 1 for the others.
 
-    Parameters
-    ----------
-    collective : str
-        Name without ``_perf``.
-    num_ranks : int
-        :math:`n`, at least 1.
-
-    Returns
-    -------
-    float
-
-    Notes
-    -----
     PERFORMANCE.md of [nccl-tests]_.
-
-    Examples
-    --------
-    >>> bus_factor("all_reduce", 8), bus_factor("all_gather", 8), bus_factor("broadcast", 8)
-    (1.75, 0.875, 1.0)
     """
     if collective == ALL_REDUCE:
         return 2.0 * (num_ranks - 1) / num_ranks
@@ -226,13 +137,7 @@ def bus_factor(collective: str, num_ranks: int) -> float:
 
 
 def is_possible_time(time_us: float) -> bool:
-    """Return whether a collective can take such a time, [µs].
-
-    Examples
-    --------
-    >>> is_possible_time(7.5), is_possible_time(0.0), is_possible_time(1e300)
-    (True, False, False)
-    """
+    """Return whether a collective can take such a time, [µs]."""
     return _LEAST_US <= time_us <= _MOST_US
 
 

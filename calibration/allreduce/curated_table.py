@@ -20,60 +20,26 @@ FOLDER: Final = Path(__file__).resolve().parents[1] / "data" / "allreduce"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredGroup:
-    """Measured all-reduces of one machine, library, number of ranks and capture mode.
+    """Measured all-reduces of one machine, library, number of ranks and capture mode."""
 
-    Parameters
-    ----------
-    name : str
-        Of the group.
-    source_key : str
-        Key in the register of sources.
-    library, library_version, gpu, interconnect : str
-        As the source has them.
-    interconnect_class : str
-        Class of the prior that it belongs to.
-    kernel : str
-        ``nccl``, ``engine``, ``nccl_symmetric`` or ``nccl_and_add``.
-    launch : str
-        ``graph``, ``back_to_back``, ``single_process`` or ``unknown``.
-    num_ranks, num_nodes : int
-        Ranks in all, and nodes.
-    size_bytes : numpy.ndarray
-        Message per rank, rising, [bytes].
-    time_s : numpy.ndarray
-        [s]
-    """
-
-    name: str
-    source_key: str
-    library: str
+    name: str  # of the group
+    source_key: str  # key in the register of sources
+    library: str  # as the source has them
     library_version: str
     gpu: str
     interconnect: str
-    interconnect_class: str
-    kernel: str
-    launch: str
-    num_ranks: int
+    interconnect_class: str  # class of the prior that it belongs to
+    kernel: str  # ``nccl``, ``engine``, ``nccl_symmetric`` or ``nccl_and_add``
+    launch: str  # ``graph``, ``back_to_back``, ``single_process`` or ``unknown``
+    num_ranks: int  # ranks in all, and nodes
     num_nodes: int
-    size_bytes: Array
+    size_bytes: Array  # message per rank, rising, [bytes]
     time_s: Array
 
 
 @cache
 def measured_groups() -> tuple[MeasuredGroup, ...]:
-    """Return the groups of the packaged table.
-
-    Returns
-    -------
-    tuple of MeasuredGroup
-        In the order of the file.
-
-    Examples
-    --------
-    >>> groups = measured_groups()
-    >>> len(groups), groups[0].gpu, float(groups[0].time_s[0] * 1e6)
-    (145, 'RTX PRO 6000 Blackwell Server Edition', 6.22)
-    """
+    """Return the groups of the packaged table."""
     points: dict[str, list[tuple[float, float]]] = {}
     for row in _rows("points.csv"):
         pair = (float(row["size_bytes"]), float(row["time_us"]) * MICRO)
@@ -82,38 +48,12 @@ def measured_groups() -> tuple[MeasuredGroup, ...]:
 
 
 def measured_group(name: str) -> MeasuredGroup:
-    """Return one group of the packaged table.
-
-    Parameters
-    ----------
-    name : str
-        As in the file ``groups.csv``.
-
-    Returns
-    -------
-    MeasuredGroup
-
-    Raises
-    ------
-    StopIteration
-        If there is none.
-
-    Examples
-    --------
-    >>> measured_group("v100-plx-4-oneshot-n4").time_s.size
-    6
-    """
+    """Return one group of the packaged table."""
     return next(group for group in measured_groups() if group.name == name)
 
 
 def table_facts() -> dict[str, Any]:
-    """Return what the table includes and what was left out.
-
-    Examples
-    --------
-    >>> len(table_facts()["dropped"])
-    5
-    """
+    """Return what the table includes and what was left out."""
     return tomllib.loads((FOLDER / "table.toml").read_text(encoding="utf-8"))
 
 

@@ -21,15 +21,7 @@ _SLOW_S = 1e-3
 
 
 class NoCurveError(SpecModelError, ValueError):
-    """A run that no curve may come from.
-
-    Parameters
-    ----------
-    code : str
-        The reason, for machines.
-    message : str
-        The reason, for people, and what to do.
-    """
+    """A run that no curve may come from."""
 
     def __init__(self, code: str, message: str) -> None:
         self.code = code
@@ -38,60 +30,19 @@ class NoCurveError(SpecModelError, ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoints:
-    """Points of an all-reduce that may be fitted.
+    """Points of an all-reduce that may be fitted."""
 
-    Parameters
-    ----------
-    num_ranks : int
-        Ranks of the job.
-    num_nodes : int or None
-        None where the file does not say.
-    size_bytes : numpy.ndarray
-        Message per rank, rising, [bytes].
-    time_s : numpy.ndarray
-        The smaller half of each row, the median of rows of one size, [s].
-    notes : tuple of str
-        What a user should know about them.
-    """
-
-    num_ranks: int
-    num_nodes: int | None
-    size_bytes: Array
-    time_s: Array
-    notes: tuple[str, ...] = ()
+    num_ranks: int  # ranks of the job
+    num_nodes: int | None  # none where the file does not say
+    size_bytes: Array  # message per rank, rising, [bytes]
+    time_s: Array  # the smaller half of each row, the median of rows of one size, [s]
+    notes: tuple[str, ...] = ()  # what a user should know about them
 
 
 def curve_points(
     run: CollectiveRun, *, num_ranks: int | None = None, accept_incomplete: bool = False
 ) -> CurvePoints:
-    """Return the points of a run.
-
-    Parameters
-    ----------
-    run : CollectiveRun
-        As read.
-    num_ranks : int, optional
-        Where the file does not say; must agree where it does.
-    accept_incomplete : bool
-        Take what was measured before the run ended early.
-
-    Returns
-    -------
-    CurvePoints
-
-    Raises
-    ------
-    NoCurveError
-        For another collective, wrong values, one rank, a run that failed or hung, and for too few
-        sizes.
-
-    Examples
-    --------
-    >>> curve_points(CollectiveRun(collective="all_gather", library="nccl"))
-    Traceback (most recent call last):
-        ...
-    calibration.allreduce.curve_points.NoCurveError: all_gather is no all-reduce; run all_reduce_perf
-    """
+    """Return the points of a run."""
     ranks = _ranks(run, num_ranks)
     _refuse_wrong(run)
     _refuse_unfinished(run, accept_incomplete=accept_incomplete)

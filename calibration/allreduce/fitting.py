@@ -15,8 +15,8 @@ from specmodel.errors import ParameterError
 
 Array = NDArray[np.float64]
 
+# Sizes below which nothing is fitted. [-]
 FEWEST: Final = 3
-"""Sizes below which nothing is fitted. [-]"""
 
 _ROUNDS = 6
 _RESOLUTION = 0.01
@@ -26,27 +26,13 @@ _LEAST_SHARE = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllReduceFit:
-    """A measured all-reduce and the laws that describe it.
+    """A measured all-reduce and the laws that describe it."""
 
-    Parameters
-    ----------
-    curve : AllReduceCurve
-        As measured.
-    library_law : TwoProtocols
-        Two protocols.
-    library_residuals : numpy.ndarray
-        Relative, at the sizes of the curve, [-].
-    one_shot_law : PeerAccess
-        One shot, within its window.
-    one_shot_residuals : numpy.ndarray
-        Relative, at the sizes of the window, [-].
-    """
-
-    curve: AllReduceCurve
-    library_law: TwoProtocols
-    library_residuals: Array
-    one_shot_law: PeerAccess
-    one_shot_residuals: Array
+    curve: AllReduceCurve  # as measured
+    library_law: TwoProtocols  # two protocols
+    library_residuals: Array  # relative, at the sizes of the curve
+    one_shot_law: PeerAccess  # one shot, within its window
+    one_shot_residuals: Array  # relative, at the sizes of the window
 
     @property
     def num_ranks(self) -> int:
@@ -85,38 +71,9 @@ def fit_all_reduce(size_bytes: ArrayLike, time_s: ArrayLike, num_ranks: int) -> 
 
     .. math:: \min_{a, B_s, d, B_l, X} \sum_i |T(S_i)/T_i - 1|
 
-    Parameters
-    ----------
-    size_bytes : array-like, shape (m,)
-        Message per rank, at least `FEWEST` different ones, [bytes].
-    time_s : array-like, shape (m,)
-        [s]
-    num_ranks : int
-        At least 2.
-
-    Returns
-    -------
-    AllReduceFit
-
-    Raises
-    ------
-    ParameterError
-        With too few sizes, or a value that is not positive.
-
-    Notes
-    -----
     For every switch between two sizes the other parameters are a linear least-squares problem with
     bounds; reweighting makes it the sum of relative errors, so that a slow size does not move the
     rest.
-
-    Examples
-    --------
-    >>> law = TwoProtocols(num_ranks=8, floor_s=24e-6, small_bytes_per_s=9e9, step_s=71e-6,
-    ...     large_bytes_per_s=27e9, switch_bytes=600e3)
-    >>> sizes = 1024 * 2.0 ** np.arange(15)
-    >>> found = fit_all_reduce(sizes, law.at(sizes), 8).library_law
-    >>> round(found.floor_s * 1e6, 2), round(found.large_bytes_per_s / 1e9, 2)
-    (24.0, 27.0)
     """
     curve = AllReduceCurve.from_points(size_bytes, time_s)
     if curve.size_bytes.size < FEWEST:
@@ -137,28 +94,8 @@ def fit_two_protocols(curve: AllReduceCurve, num_ranks: int) -> TwoProtocols:
 
     .. math:: T(S) = a + f S/B_s, \quad a + d + f S/B_l
 
-    Parameters
-    ----------
-    curve : AllReduceCurve
-        As measured.
-    num_ranks : int
-        At least 2.
-
-    Returns
-    -------
-    TwoProtocols
-
-    Notes
-    -----
     The switch lies at the geometric mean of the two sizes between which it is; with fewer than six
     sizes there is one protocol.
-
-    Examples
-    --------
-    >>> curve = AllReduceCurve.from_points([1e3, 2e3, 4e3], [7e-6, 8e-6, 10e-6])
-    >>> law = fit_two_protocols(curve, 2)
-    >>> round(law.floor_s * 1e6, 3), round(law.small_bytes_per_s / 1e9, 3), law.switch_bytes
-    (6.0, 1.0, inf)
     """
     sizes, times = curve.size_bytes, curve.time_s
     best, switch, values = math.inf, math.inf, np.zeros(4)
@@ -185,36 +122,11 @@ def fit_two_protocols(curve: AllReduceCurve, num_ranks: int) -> TwoProtocols:
 def fit_one_shot(
     curve: AllReduceCurve, num_ranks: int, *, tolerance: float = 0.05
 ) -> tuple[PeerAccess, int]:
-    r"""One-shot law through the small sizes of a curve, and how many of them it describes.
+    """One-shot law through the small sizes of a curve, and how many of them it describes.
 
     .. math:: T(S) = a_1 + (n - 1) S/B_1
 
-    Parameters
-    ----------
-    curve : AllReduceCurve
-        As measured.
-    num_ranks : int
-        :math:`n`, at least 2.
-    tolerance : float
-        Largest median error of a window, [-].
-
-    Returns
-    -------
-    law : PeerAccess
-        With an infinite switch: how far it holds is the window.
-    window : int
-        Sizes from the smallest one on, at least `FEWEST`.
-
-    Notes
-    -----
     The window is the largest with a median error within the tolerance and no size at three times it.
-
-    Examples
-    --------
-    >>> curve = AllReduceCurve.from_points([1e3, 2e3, 4e3, 8e3], [6e-6, 7e-6, 9e-6, 40e-6])
-    >>> law, window = fit_one_shot(curve, 2)
-    >>> round(law.one_shot_floor_s * 1e6, 3), window
-    (5.0, 3)
     """
     sizes, times = curve.size_bytes, curve.time_s
     for window in range(sizes.size, FEWEST - 1, -1):
@@ -233,36 +145,11 @@ def fit_one_shot(
 
 
 def crossover_bytes(first: AllReduceCurve, second: AllReduceCurve) -> float:
-    r"""Size from which the second of two measured all-reduces is the faster one.
+    """Size from which the second of two measured all-reduces is the faster one.
 
     .. math:: T_1(S) = T_2(S)
 
-    Parameters
-    ----------
-    first, second : AllReduceCurve
-        As measured, the one that starts lower first.
-
-    Returns
-    -------
-    float
-        The largest crossing inside the sizes that both have; 0 where the second is always faster,
-        infinity where it never is, [bytes].
-
-    Raises
-    ------
-    ParameterError
-        If they share no range of sizes.
-
-    Notes
-    -----
     Exact between the sizes, as both curves are linear there.
-
-    Examples
-    --------
-    >>> one_shot = AllReduceCurve.from_points([1e3, 9e3], [4e-6, 12e-6])
-    >>> library = AllReduceCurve.from_points([1e3, 9e3], [8e-6, 8e-6])
-    >>> round(crossover_bytes(one_shot, library))
-    5000
     """
     low = max(first.size_bytes[0], second.size_bytes[0])
     high = min(first.size_bytes[-1], second.size_bytes[-1])

@@ -15,52 +15,16 @@ from specmodel.errors import FormatError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What several files say about all-reduces.
+    """What several files say about all-reduces."""
 
-    Parameters
-    ----------
-    all_reduces : tuple of MeasuredAllReduce
-        In the order of the files; at least one.
-    refused : tuple of str
-        Runs and rows that were left out, and why.
-    """
-
-    all_reduces: tuple[MeasuredAllReduce, ...]
-    refused: tuple[str, ...] = ()
+    all_reduces: tuple[MeasuredAllReduce, ...]  # in the order of the files; at least one
+    refused: tuple[str, ...] = ()  # runs and rows that were left out, and why
 
 
 def measure_all_reduces(
     paths: Sequence[Path], *, num_ranks: int | None = None, accept_incomplete: bool = False
 ) -> Measured:
-    r"""Return the all-reduces of several files.
-
-    Parameters
-    ----------
-    paths : sequence of Path
-        Output of nccl-tests, or tables of sizes and times.
-    num_ranks : int, optional
-        Where a file does not say.
-    accept_incomplete : bool
-        Take what was measured before a run ended early.
-
-    Returns
-    -------
-    Measured
-
-    Raises
-    ------
-    FormatError
-        Where a file cannot be read, or no run of all of them can be used.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "oneshot.csv"
-    ...     _ = file.write_text("size_bytes,time_us\n1024,7.5\n4096,7.6\n16384,8.0\n")
-    ...     measure_all_reduces([file], num_ranks=4).all_reduces[0].fit.num_ranks
-    4
-    """
+    """Return the all-reduces of several files."""
     found: list[MeasuredAllReduce] = []
     refused: list[str] = []
     for path in paths:

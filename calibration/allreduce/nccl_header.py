@@ -20,33 +20,20 @@ _DEVICE = re.compile(
 )
 _BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d{1,18})\s*(OK|FAILED)?")
 _REDUCED = re.compile(r"Reducing maxBytes to\s+(\d{1,18})")
+# NCCL codes from 2.9 have five digits; those before have four.
 _MODERN = 10_000
-"""NCCL codes from 2.9 have five digits; those before have four."""
 
 
 @dataclass(slots=True)
 class Header:
-    """What the lines around a table say; filled line by line.
+    """What the lines around a table say; filled line by line."""
 
-    Parameters
-    ----------
-    facts : dict from str to int
-        Settings that the header gives.
-    texts : dict from str to str
-        Collective, library and versions.
-    devices : list of tuple
-        Rank, process, host, bus and name of every device line.
-    trailer : bool
-        Whether the trailer was seen.
-    failed : bool
-        Whether the trailer says that values were wrong.
-    """
-
-    facts: dict[str, int] = field(default_factory=dict)
-    texts: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, int] = field(default_factory=dict)  # settings that the header gives
+    texts: dict[str, str] = field(default_factory=dict)  # collective, library and versions
+    # rank, process, host, bus and name of every device line
     devices: list[tuple[int, int, str, str, str]] = field(default_factory=list)
-    trailer: bool = False
-    failed: bool = False
+    trailer: bool = False  # whether the trailer was seen
+    failed: bool = False  # whether the trailer says that values were wrong
 
     @property
     def hosts(self) -> set[str]:
@@ -83,13 +70,7 @@ class Header:
 
 
 def begins_run(text: str) -> str:
-    """Return which line of a header this is, of those that begin a run; empty for others.
-
-    Examples
-    --------
-    >>> begins_run("# Collective test starting: all_reduce_perf")
-    'starting'
-    """
+    """Return which line of a header this is, of those that begin a run; empty for others."""
     if _VERSION.search(text):
         return "version"
     if _STARTING.search(text):
@@ -98,27 +79,7 @@ def begins_run(text: str) -> str:
 
 
 def read_header_line(text: str, header: Header) -> bool:
-    """Take what a line of a header or a trailer says; returns whether it said anything.
-
-    Parameters
-    ----------
-    text : str
-        Without what is around it.
-    header : Header
-        To be filled.
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> header = Header()
-    >>> read_header_line("# nccl-tests version 2.17.2 nccl-library=22705", header)
-    True
-    >>> header.texts["library_version"], header.texts["nccl_tests_version"]
-    ('2.27.5', '2.17.2')
-    """
+    """Take what a line of a header or a trailer says; returns whether it said anything."""
     if "rccl-tests" in text:
         header.texts["library"] = "rccl"
     version = _VERSION.search(text)
@@ -145,25 +106,13 @@ def read_header_line(text: str, header: Header) -> bool:
 
 
 def version_of_code(code: int) -> str:
-    """Return the version that a number of NCCL stands for.
-
-    Examples
-    --------
-    >>> version_of_code(22902), version_of_code(2804)
-    ('2.29.2', '2.8.4')
-    """
+    """Return the version that a number of NCCL stands for."""
     unit = 100 * 100 if code >= _MODERN else 10 * 100
     return f"{code // unit}.{code % unit // 100}.{code % 100}"
 
 
 def collective_name(program: str) -> str:
-    """Return the collective that a program measures.
-
-    Examples
-    --------
-    >>> collective_name("./build/all_reduce_perf_mpi"), collective_name("AllReduce")
-    ('all_reduce', 'all_reduce')
-    """
+    """Return the collective that a program measures."""
     name = program.strip().replace("\\", "/").rsplit("/", 1)[-1]
     name = name.removesuffix(".exe").removesuffix("_mpi").removesuffix("_perf")
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()[:40]

@@ -21,41 +21,14 @@ _MOST_ROWS = 100_000
 
 
 def is_nccl_json(value: object) -> bool:
-    """Return whether a JSON value is what nccl-tests writes.
-
-    Examples
-    --------
-    >>> is_nccl_json({"config": {}, "results": []}), is_nccl_json({"results": []})
-    (True, False)
-    """
+    """Return whether a JSON value is what nccl-tests writes."""
     return isinstance(value, Mapping) and len(_KEYS & set(value)) > 1
 
 
 def read_nccl_json(value: Mapping[str, Any]) -> tuple[CollectiveRun, list[Skipped]]:
     """Return the run of a JSON file, and the results that were left out.
 
-    Parameters
-    ----------
-    value : mapping
-        The file. Arguments give the name of the program and nothing else; the environment, which
-        may hold secrets, gives nothing.
-
-    Returns
-    -------
-    run : CollectiveRun
-        The record.
-    skipped : list of Skipped
-        By the place in the list of results, from 1.
-
-    Notes
-    -----
     Booleans are texts, numbers may be; keys were misspelt before 2026-02 [nccl-tests]_.
-
-    Examples
-    --------
-    >>> run, _ = read_nccl_json({"args": ["./all_reduce_perf"], "config": {}, "results": []})
-    >>> run.collective, run.warnings
-    ('all_reduce', ('incomplete',))
     """
     config = at(value, "config")
     config = config if isinstance(config, Mapping) else {}

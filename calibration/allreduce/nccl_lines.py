@@ -30,43 +30,14 @@ _LONGEST: Final = 4000
 
 @dataclass(frozen=True, slots=True)
 class CleanLine:
-    """What is left of a line.
+    """What is left of a line."""
 
-    Parameters
-    ----------
-    text : str
-        Without tags, quotes and messages.
-    cut : bool
-        Whether a message took the rest of the line.
-    """
-
-    text: str
-    cut: bool = False
+    text: str  # without tags, quotes and messages
+    cut: bool = False  # whether a message took the rest of the line
 
 
 def clean_line(line: str, hosts: Iterable[str] = ()) -> CleanLine | None:
-    r"""Return a line of a table or its head without what is around it; None for a message.
-
-    Parameters
-    ----------
-    line : str
-        As the log has it, without its end.
-    hosts : iterable of str
-        Hosts of the device lines: a message may begin right behind a number.
-
-    Returns
-    -------
-    CleanLine or None
-
-    Examples
-    --------
-    >>> clean_line("[1,0]<stdout>:        1024           256").text.split()
-    ['1024', '256']
-    >>> clean_line("  16384  8192  half  sum  -1host-b:73:74 [4] NCCL INFO comm", ["host-b"])
-    CleanLine(text='  16384  8192  half  sum  -1', cut=True)
-    >>> clean_line("host-b:7300:7300 [0] NCCL INFO Connected all rings") is None
-    True
-    """
+    """Return a line of a table or its head without what is around it; None for a message."""
     text = _ESCAPE.sub("", line[:_LONGEST]).rstrip("\r\n")
     for pattern in (_STAMP, _MPIRUN_TAG, _QUOTE, _RANK_TAG):
         found = pattern.match(text)
@@ -82,27 +53,13 @@ def clean_line(line: str, hosts: Iterable[str] = ()) -> CleanLine | None:
 
 
 def banner(line: str) -> tuple[str, str] | None:
-    """Return library and version of a banner; None for any other line.
-
-    Examples
-    --------
-    >>> banner("NCCL version 2.28.9+cuda13.0"), banner("RCCL version : 2.22.3-HEAD:abc")
-    (('nccl', '2.28.9'), ('rccl', '2.22.3'))
-    """
+    """Return library and version of a banner; None for any other line."""
     found = _BANNER.search(line[:_LONGEST])
     return (found[1].lower(), found[2]) if found else None
 
 
 def failure(line: str) -> str:
-    """Return what a line says of a run that failed; empty where it says nothing.
-
-    Examples
-    --------
-    >>> failure("host: Test NCCL failure common.cu:958 'unhandled system error'")
-    'Test NCCL failure'
-    >>> failure("host:1:2 [0] NCCL INFO NET/IB : timeout 20 retry 7")
-    ''
-    """
+    """Return what a line says of a run that failed; empty where it says nothing."""
     if " INFO " in line[:_LONGEST]:  # which tells of time-outs that are set
         return ""
     found = _FAILURES.search(line[:_LONGEST])

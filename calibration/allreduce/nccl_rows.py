@@ -39,51 +39,36 @@ _NOTHING_LIKE = frozenset({"none", "-", "n/a"})
 _TOLERANCE: Final = {"half": 1e-2, "bfloat16": 1e-2, "float": 1e-5, "double": 1e-12}
 _LOOSEST = 1e-5
 
+# Columns of a table that was cut down to what people quote.
 SHORT: Final = ("size", "time", "algbw", "busbw")
-"""Columns of a table that was cut down to what people quote."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Columns of a table.
+    """Columns of a table."""
 
-    Parameters
-    ----------
-    columns : tuple of str
-        In the order of the table.
-    second_place : int
-        Character column at which the time of the second half ends; 0 where not known.
-    legacy : bool
-        Whether the table is one of 2017, whose times may be milliseconds.
-    """
-
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # in the order of the table
+    # character column at which the time of the second half ends; 0 where not known
     second_place: int = 0
-    legacy: bool = False
+    legacy: bool = False  # whether the table is one of 2017, whose times may be milliseconds
 
 
+# From 2.13 (2022-08).
 WITH_ROOT: Final = Layout(columns=(*_LEADING, *(*_HALF, "wrong") * 2))
-"""From 2.13 (2022-08)."""
 
+# From 2019-04 to 2022-07.
 WITHOUT_ROOT: Final = Layout(columns=(*_LEADING[:4], *(*_HALF, "error") * 2))
-"""From 2019-04 to 2022-07."""
 
+# From 2.19 with ``-I 1``.
 WITH_SPREAD: Final = Layout(
     columns=(*_LEADING, *(*_HALF, "wrong", "i_min", "i_max", "i_p99", "i_cv%") * 2)
 )
-"""From 2.19 with ``-I 1``."""
 
 _BY_NUMBER: Final = {13: WITH_ROOT, 12: WITHOUT_ROOT, 21: WITH_SPREAD, 4: Layout(columns=SHORT)}
 
 
 def layout_of_head(text: str) -> Layout | None:
-    """Return the columns of a line that names them; None for any other line.
-
-    Examples
-    --------
-    >>> layout_of_head("#  size  time  algbw  busbw").columns
-    ('size', 'time', 'algbw', 'busbw')
-    """
+    """Return the columns of a line that names them; None for any other line."""
     tokens = text.strip().lstrip("#").split()
     if len(tokens) > 40:
         return None
@@ -101,25 +86,13 @@ def layout_of_head(text: str) -> Layout | None:
 
 
 def starts_row(text: str) -> bool:
-    """Return whether a line begins like a row: with a size.
-
-    Examples
-    --------
-    >>> starts_row("   1024   256  float"), starts_row("#  size"), starts_row("18.92  0.87")
-    (True, False, False)
-    """
+    """Return whether a line begins like a row: with a size."""
     head = text.split(maxsplit=1)
     return bool(head) and _SIZE.fullmatch(head[0]) is not None
 
 
 def continues_row(text: str) -> bool:
-    """Return whether a line holds nothing but numbers of a row that began before it.
-
-    Examples
-    --------
-    >>> continues_row("    18.92    0.87    1.52       0    18.90    0.87    1.52       0")
-    True
-    """
+    """Return whether a line holds nothing but numbers of a row that began before it."""
     tokens = text.split()
     return bool(tokens) and all(_is_value(token) for token in tokens)
 
@@ -129,31 +102,7 @@ class NoRowError(ValueError):
 
 
 def read_row(line: int, text: str, layout: Layout | None) -> CollectiveRow:
-    """Return a row, with columns as its table or its epoch has them.
-
-    Parameters
-    ----------
-    line : int
-        Where it begins.
-    text : str
-        Without what is around it.
-    layout : Layout or None
-        Of the table; None where no line names the columns.
-
-    Returns
-    -------
-    CollectiveRow
-
-    Raises
-    ------
-    NoRowError
-        With ``truncated_row``, ``malformed_row``, ``not_measured`` or ``not_positive``.
-
-    Examples
-    --------
-    >>> read_row(1, "1024 256 float sum -1 8.0 0.13 0.22 0 7.9 0.13 0.23 N/A", None).in_place
-    Half(time_us=7.9, num_wrong=None)
-    """
+    """Return a row, with columns as its table or its epoch has them."""
     tokens = _without_timestamp(text.split())
     known = layout if layout is not None else _guessed(tokens)
     if known is None:
@@ -179,13 +128,7 @@ def read_row(line: int, text: str, layout: Layout | None) -> CollectiveRow:
 
 
 def printed_ratio(text: str, layout: Layout | None) -> float | None:
-    """Return bus over algorithm bandwidth as a row prints them; None where they are too coarse.
-
-    Examples
-    --------
-    >>> printed_ratio("8388608 2097152 float sum -1 625.75 13.41 23.46 0 615.8 13.6 23.8 0", None)
-    1.7494...
-    """
+    """Return bus over algorithm bandwidth as a row prints them; None where they are too coarse."""
     tokens = _without_timestamp(text.split())
     known = layout if layout is not None else _guessed(tokens)
     if known is None or not {"algbw", "busbw"} <= set(known.columns):

@@ -16,33 +16,7 @@ _HEAD_BYTES = 64 * KIBI
 
 
 def read_collectives(path: Path | str) -> CollectiveReading:
-    r"""Return the runs of a file.
-
-    Parameters
-    ----------
-    path : path
-        Output of nccl-tests or rccl-tests as text of any era or as JSON, or a table with the columns
-        ``size_bytes`` and ``time_us``; plain or gzip.
-
-    Returns
-    -------
-    CollectiveReading
-        At least one run, which may have no rows.
-
-    Raises
-    ------
-    FormatError
-        Where the file cannot be read or holds no run; with code ``no_runs`` for the latter.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "oneshot.csv"
-    ...     _ = file.write_text("size_bytes,time_us\n1024,7.5\n4096,7.6\n")
-    ...     len(read_collectives(file).runs[0].rows)
-    2
-    """
+    """Return the runs of a file."""
     path = Path(path)
     head = read_head(path, _HEAD_BYTES)
     if not head.strip():

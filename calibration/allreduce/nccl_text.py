@@ -61,27 +61,7 @@ class _Run:
 def read_nccl_text(lines: Iterable[tuple[int, str]]) -> tuple[list[CollectiveRun], list[Skipped]]:
     """Return the runs of a text, and the rows that were left out.
 
-    Parameters
-    ----------
-    lines : iterable of (int, str)
-        Number and text of every line; read once, in order.
-
-    Returns
-    -------
-    runs : list of CollectiveRun
-        In the order of the text; empty where it is no output of nccl-tests.
-    skipped : list of Skipped
-        Rows that were left out, with reasons.
-
-    Notes
-    -----
     Layouts by epoch: nccl-tests from 2019 to 2.19 [nccl-tests]_.
-
-    Examples
-    --------
-    >>> runs, _ = read_nccl_text([(1, "1024 256 float sum -1 8.0 0.13 0.22 0 7.9 0.13 0.23 0")])
-    >>> runs[0].rows[0].in_place.time_us, runs[0].warnings
-    (7.9, ('incomplete', 'no_header'))
     """
     skipped: list[Skipped] = []
     runs = [_finished(run) for run in _split(lines, skipped) if run.has_content]
@@ -221,13 +201,7 @@ def _finished(run: _Run) -> CollectiveRun:
 
 
 def run_warnings(run: CollectiveRun) -> set[str]:
-    """Return the codes of what the rows and the settings of a run show.
-
-    Examples
-    --------
-    >>> sorted(run_warnings(CollectiveRun(collective="all_gather", library="nccl", num_ranks=2)))
-    ['incomplete', 'not_all_reduce']
-    """
+    """Return the codes of what the rows and the settings of a run show."""
     found = set()
     if run.collective != ALL_REDUCE:
         found.add("not_all_reduce")
@@ -247,13 +221,7 @@ def run_warnings(run: CollectiveRun) -> set[str]:
 
 
 def with_warnings(run: CollectiveRun, warnings: set[str]) -> CollectiveRun:
-    """Return a run with these codes, sorted.
-
-    Examples
-    --------
-    >>> with_warnings(CollectiveRun(collective="all_reduce", library="nccl"), {"b", "a"}).warnings
-    ('a', 'b')
-    """
+    """Return a run with these codes, sorted."""
     return replace(run, warnings=tuple(sorted(warnings)))
 
 

@@ -37,45 +37,16 @@ _WRONG = ("num_wrong", "wrong")
 
 
 def recognise_table(head: str) -> bool:
-    """Return whether a text begins with columns of sizes and times.
-
-    Examples
-    --------
-    >>> recognise_table("size_bytes,time_us"), recognise_table("accept_length,throughput")
-    (True, False)
-    """
+    """Return whether a text begins with columns of sizes and times."""
     names = _names(head.lstrip().split("\n", 1)[0])
     return any(name in _SIZES for name in names) and any(name in _TIMES for name in names)
 
 
 def read_size_time_csv(source: SourceText) -> list[CollectiveRun]:
-    r"""Return the runs of a table: one for each library and number of ranks.
+    """Return the runs of a table: one for each library and number of ranks.
 
     Columns are ``size_bytes`` (or ``_kib``, ``_mib``) and ``time_us`` (or ``_ns``, ``_ms``, ``_s``);
     ``num_ranks``, ``library`` and ``num_wrong`` are optional.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    list of CollectiveRun
-        All-reduces; the ranks are None where the table does not say.
-
-    Raises
-    ------
-    FormatError
-        At the first cell that is no usable number.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> table = "size_bytes,time_us\n1024,7.5\n4096,7.6\n"
-    >>> runs = read_size_time_csv(SourceText(path=Path("a.csv"), text=table, encoding="utf-8"))
-    >>> [half.time_us for row in runs[0].rows for half in row.halves]
-    [7.5, 7.6]
     """
     lines = source.text.lstrip().split("\n")
     offset = source.text[: len(source.text) - len(source.text.lstrip())].count("\n")

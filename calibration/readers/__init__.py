@@ -89,13 +89,14 @@ __all__ = [
     "recognise_file",
 ]
 
+# Logs of any length; asked first, since a log may quote anything further inside.
 LOG_READERS: Final[tuple[LogReader, ...]] = (
     sglang_server_log,
     vllm_log,
     llamacpp_server_log,
 )
-"""Logs of any length; asked first, since a log may quote anything further inside."""
 
+# Formats that are read as a whole, the most particular first.
 READERS: Final[tuple[Reader, ...]] = (
     sglang_bench_speculative,
     sglang_bench_serving,
@@ -124,7 +125,6 @@ READERS: Final[tuple[Reader, ...]] = (
     speculators_acceptance,
     points_csv,
 )
-"""Formats that are read as a whole, the most particular first."""
 
 _JSON = re.compile(r'\s*(?:\{\s*(?:["}]|$)|\[\s*(?:[{\["\]]|-?[\d.eE+]+\s*[,\]]|$))')
 
@@ -143,24 +143,16 @@ _SGLANG_KEYS = frozenset(
     }
 )
 
+# How much of a file decides what it is. [characters]
 HEAD_CHARACTERS: Final = 1 << 20
-"""How much of a file decides what it is. [characters]"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recognised:
-    """A file whose format is known, not read yet.
+    """A file whose format is known, not read yet."""
 
-    Parameters
-    ----------
-    reader : Reader or LogReader
-        Of its format.
-    source : SourceText or LogFile
-        What the reader takes.
-    """
-
-    reader: Reader | LogReader
-    source: SourceText | LogFile
+    reader: Reader | LogReader  # of its format
+    source: SourceText | LogFile  # what the reader takes
 
     @property
     def series(self) -> tuple[str, ...]:
@@ -179,27 +171,7 @@ class Recognised:
 def recognise_file(
     path: Path | str, *, progress: Callable[[int], None] | None = None
 ) -> Recognised:
-    """Return the reader of a file, found by its content.
-
-    Parameters
-    ----------
-    path : path
-        The file; its name does not matter.
-    progress : callable, optional
-        Told how many bytes of a log have been read since it was told last.
-
-    Returns
-    -------
-    Recognised
-        To be read.
-
-    Raises
-    ------
-    FormatError
-        Where the file cannot be opened, is a log in a pipe (code ``not_a_file``), or is of no known
-        format (code ``unknown_format``; where it begins like JSON and does not parse, ``bad_json``
-        or ``malformed_json``).
-    """
+    """Return the reader of a file, found by its content."""
     path = Path(path)
     if path.is_fifo():
         source = read_text(path)  # a pipe can be read only once
@@ -223,33 +195,7 @@ def recognise_file(
 
 
 def read_file(path: Path | str) -> Reading:
-    r"""Return what a file says, in whatever known format it is.
-
-    Parameters
-    ----------
-    path : path
-        The file; its name does not matter, its content does.
-
-    Returns
-    -------
-    Reading
-        What could be used, what was dropped with reasons, and warnings.
-
-    Raises
-    ------
-    FormatError
-        Where the file cannot be read, is of no known format (code ``unknown_format``), or has no
-        usable row.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     bench = Path(folder) / "bench.csv"
-    ...     _ = bench.write_text("accept_length,throughput,baseline\n2.1,82.3,90.0\n")
-    ...     read_file(bench).rows[0].cells["accept_length"]
-    2.1
-    """
+    """Return what a file says, in whatever known format it is."""
     return recognise_file(path).read()
 
 

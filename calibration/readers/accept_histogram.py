@@ -7,8 +7,8 @@ from typing import Final
 
 from specmodel.errors import ParameterError
 
+# Deepest draft a histogram can have.
 MOST_STEPS: Final = 1024
-"""Deepest draft a histogram can have."""
 
 _MOST_ROUNDS = 1e15  # no server lives that long; beyond it a float counts no rounds any more
 
@@ -21,27 +21,10 @@ class AcceptHistogram:
 
     .. math:: \mathrm{AL} = 1 + \frac{\sum_j j h_j}{\sum_j h_j}, \qquad
         p_i = \frac{\sum_{j \ge i} h_j}{\sum_j h_j}, \qquad c_i = \frac{p_i}{p_{i-1}}
-
-    Parameters
-    ----------
-    counts : sequence of float
-        Rounds :math:`h_j` with exactly :math:`j` accepted drafts, from none on: whole, not
-        negative, at most `MOST_STEPS` + 1 of them. Kept as a tuple of int.
-
-    Raises
-    ------
-    ParameterError
-        Where these are no counts.
-
-    Examples
-    --------
-    >>> histogram = AcceptHistogram((1, 2)) + AcceptHistogram((0, 0, 1))
-    >>> histogram.counts, histogram.num_rounds, histogram.accept_length
-    ((1, 2, 1), 4, 2.0)
-    >>> histogram.full_accuracy, histogram.conditional_accuracy
-    ((0.75, 0.25), (0.75, 0.3333333333333333))
     """
 
+    # rounds :math:`h_j` with exactly :math:`j` accepted drafts, from none on: whole, not negative,
+    # at most `MOST_STEPS` + 1 of them. Kept as a tuple of int
     counts: tuple[int, ...]
 
     def __init__(self, counts: Sequence[float]) -> None:
@@ -111,13 +94,7 @@ class AcceptHistogram:
 
 
 def pooled(histograms: Sequence[AcceptHistogram]) -> AcceptHistogram | None:
-    """Return several histograms as one, None where there is none.
-
-    Examples
-    --------
-    >>> pooled([AcceptHistogram((3, 1)), AcceptHistogram((0, 2))])
-    AcceptHistogram(counts=(3, 3))
-    """
+    """Return several histograms as one, None where there is none."""
     if not histograms:
         return None
     columns = zip_longest(*(histogram.counts for histogram in histograms), fillvalue=0)

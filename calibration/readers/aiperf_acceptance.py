@@ -25,37 +25,18 @@ _LENGTH_TOLERANCE = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """Acceptance of a run.
+    """Acceptance of a run."""
 
-    Parameters
-    ----------
-    accept_length : float
-        Tokens of a round, bonus included.
-    full_accuracy : tuple of float
-        Share of rounds that accepted all of the first 1, 2, ... drafts; empty without a histogram.
-    depth : float or None
-        Drafts of a round; None where nothing says it.
-    rounds : float or None
-        Rounds behind it.
-    notes : tuple of str
-        Codes of what is to be said.
-    """
-
-    accept_length: float
+    accept_length: float  # tokens of a round, bonus included
+    # share of rounds that accepted all of the first 1, 2, ... drafts; empty without a histogram
     full_accuracy: tuple[float, ...] = ()
-    depth: float | None = None
-    rounds: float | None = None
-    notes: tuple[str, ...] = ()
+    depth: float | None = None  # drafts of a round; None where nothing says it
+    rounds: float | None = None  # rounds behind it
+    notes: tuple[str, ...] = ()  # codes of what is to be said
 
 
 def mean_of(metrics: Mapping[str, Any], tag: str) -> float | None:
-    """Return the mean of a metric over requests, or its one value.
-
-    Examples
-    --------
-    >>> mean_of({"a": {"avg": 2.0}}, "a"), mean_of({"a": {"value": 3}}, "a"), mean_of({"a": 4}, "a")
-    (2.0, 3.0, 4.0)
-    """
+    """Return the mean of a metric over requests, or its one value."""
     for keys in ((tag, "avg"), (tag, "value"), (tag,)):
         found = number_at(metrics, *keys)
         if found is not None:
@@ -67,21 +48,6 @@ def acceptance_of(metrics: Mapping[str, Any]) -> Acceptance | Refusal | None:
     """Return the acceptance of a run, why it cannot be, or None where nothing is said.
 
     The pooled histogram is preferred, then tokens over rounds, then the mean over requests.
-
-    Parameters
-    ----------
-    metrics : mapping
-        Metrics by tag.
-
-    Returns
-    -------
-    Acceptance, Refusal or None
-        The depth is that of the histogram, else drafts over rounds, which is (length - 1) / rate.
-
-    Examples
-    --------
-    >>> acceptance_of({POOLED_HISTOGRAM: [50, 30, 20]}).accept_length
-    1.7
     """
     histogram = histogram_of(metrics.get(POOLED_HISTOGRAM))
     if isinstance(histogram, Refusal):
@@ -122,13 +88,7 @@ def acceptance_of(metrics: Mapping[str, Any]) -> Acceptance | Refusal | None:
 
 
 def histogram_of(value: object) -> AcceptHistogram | Refusal | None:
-    """Return rounds by accepted drafts from a list, or an object with the drafts as keys.
-
-    Examples
-    --------
-    >>> histogram_of({"unit": "rounds", "value": {"0": 3, "2": 1}}).counts
-    (3, 0, 1)
-    """
+    """Return rounds by accepted drafts from a list, or an object with the drafts as keys."""
     if isinstance(value, dict):
         inner = next((value[k] for k in ("value", "values", "avg", "counts") if k in value), value)
         value = _listed(inner) if isinstance(inner, dict) else inner

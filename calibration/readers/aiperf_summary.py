@@ -57,13 +57,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
 
 
 def recognise(head: str) -> bool:
-    r"""Return whether a text is an export of AIPerf.
-
-    Examples
-    --------
-    >>> recognise('{"inter_token_latency": {}, "spec_decode_steps": {"avg": 9}}')
-    True
-    """
+    """Return whether a text is an export of AIPerf."""
     keys = json_keys(head)
     if keys & _OTHER_CLIENTS:
         return False
@@ -73,32 +67,7 @@ def recognise(head: str) -> bool:
 
 
 def read(source: SourceText) -> Reading:
-    r"""Return the row of a summary, or the acceptance of the requests of a run.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    Reading
-        One row for each summary; one for all lines of requests together.
-
-    Raises
-    ------
-    FormatError
-        With code ``malformed_json`` or ``no_points``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = '''{"pooled_spec_decode_acceptance_histogram": [50, 30, 20],
-    ...     "output_token_throughput": {"unit": "tokens/sec", "avg": 90.0}}'''
-    >>> row = read(SourceText(path=Path("a.json"), text=text, encoding="utf-8")).rows[0]
-    >>> row.cells["accept_length"], row.cells["num_steps"]
-    (1.7, 2.0)
-    """
+    """Return the row of a summary, or the acceptance of the requests of a run."""
     findings = Findings(source.path, _MESSAGES)
     requests = []
     for record in json_objects(source, findings):

@@ -15,33 +15,7 @@ _LARGEST = 1e30  # beyond it nothing was measured, and products of three would o
 def read_cell(
     written: str, column: Column, factor: float = 1.0, *, decimal_comma: bool = False
 ) -> Cell | Refusal:
-    """Return the value of a cell that is not empty, or why it is none.
-
-    Parameters
-    ----------
-    written : str
-        As the file has it.
-    column : Column
-        What it means.
-    factor : float
-        From the unit of the file to the unit of the column.
-    decimal_comma : bool
-        As in `parse_number`.
-
-    Returns
-    -------
-    float, str, tuple of float or Refusal
-        A number within the bounds of the column, a list of them, or a text.
-
-    Examples
-    --------
-    >>> from calibration.readers.columns import COLUMNS
-    >>> columns = {column.name: column for column in COLUMNS}
-    >>> read_cell("3,129.5", columns["output_tokens_per_s"])
-    3129.5
-    >>> read_cell("0.1", columns["batch_size"]).code
-    'out_of_range'
-    """
+    """Return the value of a cell that is not empty, or why it is none."""
     if column.kind is Kind.TEXT:
         return _read_scope(written) if column.name == "throughput_scope" else written
     if column is SPEEDUP:
@@ -81,15 +55,7 @@ def _read_scope(written: str) -> str | Refusal:
 
 
 def bounded(written: str, column: Column, values: tuple[float, ...]) -> Refusal | None:
-    """Return why a column cannot have these numbers, None where it can.
-
-    Examples
-    --------
-    >>> from calibration.readers.columns import COLUMNS
-    >>> columns = {column.name: column for column in COLUMNS}
-    >>> bounded("-3", columns["ttft_ms"], (-3.0,)).code
-    'not_positive'
-    """
+    """Return why a column cannot have these numbers, None where it can."""
     least, most = min(values), max(values)
     code = message = ""
     if not all(map(math.isfinite, values)):

@@ -15,27 +15,14 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainAcceptance:
-    """What a file says about acceptance.
+    """What a file says about acceptance."""
 
-    Parameters
-    ----------
-    accept_length : float or None
-        Tokens of a round, bonus included; None where it is not known whether it speculated.
-    num_steps : int or None
-        Depth, 0 of a baseline.
-    full_accuracy : tuple of float
-        Of each position; empty where the file does not say it.
-    rounds : float or None
-        Rounds that it was counted over; None where nothing was counted.
-    notes : tuple of str
-        Codes of what is to be said.
-    """
-
+    # tokens of a round, bonus included; None where it is not known whether it speculated
     accept_length: float | None = None
-    num_steps: int | None = None
-    full_accuracy: tuple[float, ...] = ()
-    rounds: float | None = None
-    notes: tuple[str, ...] = ()
+    num_steps: int | None = None  # depth, 0 of a baseline
+    full_accuracy: tuple[float, ...] = ()  # of each position; empty where the file does not say it
+    rounds: float | None = None  # rounds that it was counted over; None where nothing was counted
+    notes: tuple[str, ...] = ()  # codes of what is to be said
 
     @property
     def cells(self) -> dict[str, Cell | None]:
@@ -59,31 +46,7 @@ def chain_acceptance(
     printed_length: float | None,
     rates: Sequence[float],
 ) -> ChainAcceptance | Refusal | None:
-    """Return the acceptance, why it cannot be, or None where the file has none.
-
-    Parameters
-    ----------
-    rounds, drafted, accepted : float or None
-        Counts as in `DraftCounts`; the first choice.
-    printed_length : float or None
-        Accept length as printed; the second.
-    rates : sequence of float
-        Share of rounds that accepted all of the first 1, 2, ... drafts, in fractions, or in percent
-        where the accept length proves it; the last.
-
-    Returns
-    -------
-    ChainAcceptance, Refusal or None
-        The refusal is one of `draft_counts`.
-
-    Examples
-    --------
-    >>> found = chain_acceptance(
-    ...     rounds=100, drafted=300, accepted=150, printed_length=2.5, rates=(80.0, 45.0, 25.0)
-    ... )
-    >>> found.accept_length, found.num_steps, found.full_accuracy, found.notes
-    (2.5, 3, (0.8, 0.45, 0.25), ('percent_converted',))
-    """
+    """Return the acceptance, why it cannot be, or None where the file has none."""
     counts = draft_counts(rounds, drafted, accepted)
     if isinstance(counts, Refusal):
         return counts

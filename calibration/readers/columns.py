@@ -19,33 +19,17 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One canonical column of a points file.
+    """One canonical column of a points file."""
 
-    Parameters
-    ----------
-    name : str
-        Its name, with the unit.
-    kind : Kind
-        What it holds.
-    zero : bool
-        Whether zero is possible. No number of a points file can be negative.
-    least, most : float
-        Bounds of what can be, in the unit of the column; zero is a matter of ``zero``.
-    share : bool
-        Whether it is a part of a whole, which may be written in percent.
-    aliases : tuple of str
-        Other names, normalised as `normalised_name` does, best first.
-    scaled : tuple of (str, float)
-        Names that carry another unit, and the factor from that unit.
-    """
-
-    name: str
-    kind: Kind = Kind.TEXT
-    zero: bool = False
+    name: str  # its name, with the unit
+    kind: Kind = Kind.TEXT  # what it holds
+    zero: bool = False  # whether zero is possible. No number of a points file can be negative
+    # bounds of what can be, in the unit of the column; zero is a matter of ``zero``
     least: float = 0.0
     most: float = math.inf
-    share: bool = False
-    aliases: tuple[str, ...] = ()
+    share: bool = False  # whether it is a part of a whole, which may be written in percent
+    aliases: tuple[str, ...] = ()  # other names, normalised as `normalised_name` does, best first
+    # names that carry another unit, and the factor from that unit
     scaled: tuple[tuple[str, float], ...] = ()
 
 
@@ -78,6 +62,7 @@ def _time(*stems: str) -> tuple[tuple[str, float], ...]:
 
 _BASELINES = ("baseline_", "base_", "no_spec_", "nospec_", "vanilla_", "baseline_output_")
 
+# Every canonical column, in the order of the file.
 COLUMNS: Final = (
     Column(
         name="accept_length",
@@ -231,14 +216,13 @@ COLUMNS: Final = (
     Column(name="date"),
     Column(name="notes", aliases=("note", "comment", "comments")),
 )
-"""Every canonical column, in the order of the file."""
 
+# Read and used, but not kept: it gives the baseline where there is none.
 SPEEDUP: Final = Column(
     name="speedup",
     kind=Kind.NUMBER,
     aliases=("speed_up", "speedup_x", "speed_up_x", "speedup_factor"),
 )
-"""Read and used, but not kept: it gives the baseline where there is none."""
 
 CANONICAL_NAMES: Final = tuple(column.name for column in COLUMNS)
 NUMBER_NAMES: Final = tuple(c.name for c in COLUMNS if c.kind in {Kind.NUMBER, Kind.WHOLE})

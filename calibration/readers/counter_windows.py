@@ -17,67 +17,41 @@ from calibration.readers.exposition import (
 from calibration.readers.findings import Findings
 from calibration.readers.reading import Reading, SourceText
 
+# What tells one counter of a server from another: its name, and labels that count.
 SeriesKey: TypeAlias = tuple[str, ...]
-"""What tells one counter of a server from another: its name, and labels that count."""
 
+# Whose counters they are: a model, or one scheduler of a server.
 Owner = TypeVar("Owner")
-"""Whose counters they are: a model, or one scheduler of a server."""
 
+# What is said of such a window.
 RESTARTED: Final = (
     "a counter fell or the series changed between {earlier} and {later}: the server restarted in "
     "between, so their difference is no run"
 )
-"""What is said of such a window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """The counters of one server at one moment.
+    """The counters of one server at one moment."""
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    line : int
-        Where its first counter stands.
-    time_s : float or None
-        When; None where the scrape does not say.
-    counts : mapping from tuple of str to float
-        The counters.
-    created_s : mapping from tuple of str to float
-        When each was created, where the scrape says so.
-    gauges : mapping from str to float
-        Values that hold at this moment.
-    shape : tuple
-        What a server cannot change while it runs.
-    """
-
-    path: Path
-    line: int
-    time_s: float | None
-    counts: Mapping[SeriesKey, float]
+    path: Path  # the file
+    line: int  # where its first counter stands
+    time_s: float | None  # when; None where the scrape does not say
+    counts: Mapping[SeriesKey, float]  # the counters
+    # when each was created, where the scrape says so
     created_s: Mapping[SeriesKey, float] = field(default_factory=dict)
-    gauges: Mapping[str, float] = field(default_factory=dict)
-    shape: tuple[object, ...] = ()
+    gauges: Mapping[str, float] = field(default_factory=dict)  # values that hold at this moment
+    shape: tuple[object, ...] = ()  # what a server cannot change while it runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What happened between two moments of a server, or since it started.
+    """What happened between two moments of a server, or since it started."""
 
-    Parameters
-    ----------
-    earlier : Moment or None
-        None where the window began when the server started.
-    later : Moment
-        The end.
-    totals : mapping from str to float, or None
-        By how much the counters of each name grew together; None where the server restarted in
-        between.
-    """
-
-    earlier: Moment | None
-    later: Moment
+    earlier: Moment | None  # none where the window began when the server started
+    later: Moment  # the end
+    # by how much the counters of each name grew together; None where the server restarted in
+    # between
     totals: Mapping[str, float] | None
 
     @property
@@ -103,22 +77,6 @@ def windows(moments: Sequence[Moment]) -> Iterator[Window]:
     """Yield the windows between moments in their order; of a single one, its life.
 
     Counters that only one of two moments has are left out of the window.
-
-    Yields
-    ------
-    Window
-        One fewer than moments, but at least one.
-
-    Examples
-    --------
-    >>> first, second, third = (
-    ...     Moment(path=Path("a"), line=1, time_s=None, counts={("n",): count})
-    ...     for count in (5.0, 9.0, 2.0)
-    ... )
-    >>> [window.totals for window in windows([first, second, third])]
-    [{'n': 4.0}, None]
-    >>> [window.total("n") for window in windows([first])]
-    [5.0]
     """
     if len(moments) == 1:
         yield Window(earlier=None, later=moments[0], totals=_totals(moments[0].counts))
@@ -131,22 +89,7 @@ def moments_of_servers(
     names: Collection[str],
     moments_in: Callable[[Scrape], Iterable[tuple[Owner, Moment]]],
 ) -> tuple[dict[Owner, list[Moment]], list[Exposition]]:
-    """Return what each server of several scrapes counted, in order of time.
-
-    Parameters
-    ----------
-    sources : sequence of SourceText
-        Files with one scrape or several appended ones.
-    names : collection of str
-        As in `read_exposition`.
-    moments_in : callable
-        What a scrape says of each server in it.
-
-    Returns
-    -------
-    tuple of (dict, list of Exposition)
-        The moments of each server, and the files as read, in the order given.
-    """
+    """Return what each server of several scrapes counted, in order of time."""
     expositions = [read_exposition(source, names) for source in sources]
     moments: dict[Owner, list[Moment]] = {}
     for scrape in in_order([s for exposition in expositions for s in exposition.scrapes]):
@@ -162,22 +105,7 @@ def windows_of_models(
     is_usable: Callable[[Sample], bool],
     findings: Findings,
 ) -> Iterator[tuple[str, Window]]:
-    """Yield the windows of every model in several scrapes, with the findings at their file.
-
-    Parameters
-    ----------
-    sources, names, moments_in
-        As in `moments_of_servers`.
-    is_usable : callable
-        Whether a sample can be what it says it is.
-    findings : Findings
-        Told what is broken or not usable; ends at the first source.
-
-    Yields
-    ------
-    tuple of (str, Window)
-        Model by model, in order of time.
-    """
+    """Yield the windows of every model in several scrapes, with the findings at their file."""
     moments, expositions = moments_of_servers(sources, names, moments_in)
     for exposition in expositions:
         findings.path = exposition.scrapes[0].path
@@ -193,17 +121,7 @@ def windows_of_models(
 
 
 def of_series(reading: Reading, sources: Sequence[SourceText]) -> Reading:
-    """Return a reading of several files without line numbers in its warnings, which name one file.
-
-    Examples
-    --------
-    >>> from calibration.readers.reading import PointWarning
-    >>> warning = PointWarning(code="odd", message="odd", path=Path("1"), lines=(3,))
-    >>> reading = Reading(path=Path("1"), format="a", rows=(), warnings=(warning,))
-    >>> source = SourceText(path=Path("1"), text="", encoding="utf-8")
-    >>> of_series(reading, [source, source]).warnings[0].lines
-    ()
-    """
+    """Return a reading of several files without line numbers in its warnings, which name one file."""
     if len(sources) == 1:
         return reading
     return replace(reading, warnings=tuple(replace(w, lines=()) for w in reading.warnings))

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from calibration.readers.weighted_values import WeightedValues
 
+# A round time this many powers of two above that of the usual one is a gap: 4 to 8 times it.
 GAP_OCTAVES: Final = 3
-"""A round time this many powers of two above that of the usual one is a gap: 4 to 8 times it."""
 
+# Contexts of a group that stay within this factor are pooled.
 ONE_BAND: Final = 3.0
-"""Contexts of a group that stay within this factor are pooled."""
 
+# Otherwise contexts are pooled between powers of four.
 BAND_OCTAVES: Final = 2
-"""Otherwise contexts are pooled between powers of four."""
 
 _BUFFERED_LINES = 1 << 17
 _KEY_BITS = (("time", 7), ("band", 5), ("speculative", 1), ("graph", 2), ("batch", 20))
@@ -36,50 +36,29 @@ _Kind: TypeAlias = tuple[int, bool]  # graph and speculative
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeLines:
-    """Steady decode lines of one stream.
+    """Steady decode lines of one stream."""
 
-    Parameters
-    ----------
-    line : numpy.ndarray
-        Line of the file.
-    batch, graph, speculative : numpy.ndarray
-        What sorts them into groups.
-    accept_length, round_time_ms, context_tokens : numpy.ndarray
-        What is pooled, above 0; a context of 0 is unknown.
-    """
-
-    line: NDArray[np.int64]
-    batch: NDArray[np.int64]
+    line: NDArray[np.int64]  # line of the file
+    batch: NDArray[np.int64]  # what sorts them into groups
     graph: NDArray[np.int64]
     speculative: NDArray[np.bool_]
-    accept_length: NDArray[np.float64]
+    accept_length: NDArray[np.float64]  # what is pooled, above 0; a context of 0 is unknown
     round_time_ms: NDArray[np.float64]
     context_tokens: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeGroup:
-    """What the lines of one group and context band have in common.
+    """What the lines of one group and context band have in common."""
 
-    Parameters
-    ----------
-    batch, graph, speculative : int, int, bool
-        The group.
-    band : int or None
-        ``i`` for contexts from 4^i to 4^(i+1), None where the group has a single band.
-    first_line, lines : int
-        Where it begins, and how many lines were pooled.
-    accept_length, round_time_ms, context_tokens : float
-        Medians; the context is None where no line has it.
-    """
-
-    batch: int
+    batch: int  # the group
     graph: int
     speculative: bool
+    # ``i`` for contexts from 4^i to 4^(i+1), None where the group has a single band
     band: int | None
-    first_line: int
+    first_line: int  # where it begins, and how many lines were pooled
     lines: int
-    accept_length: float
+    accept_length: float  # medians; the context is None where no line has it
     round_time_ms: float
     context_tokens: float | None
 
@@ -145,19 +124,7 @@ class DecodePool:
         self.left_out += lines
 
     def pooled(self) -> dict[int, PooledStream]:
-        """Return what the lines of each stream amount to.
-
-        Examples
-        --------
-        >>> ones = np.ones(4)
-        >>> pool = DecodePool()
-        >>> pool.add(0, DecodeLines(line=np.arange(1, 5), batch=ones.astype(int) * 2,
-        ...     graph=ones.astype(int), speculative=ones > 0, accept_length=2.5 * ones,
-        ...     round_time_ms=np.array([10.0, 11.0, 12.0, 900.0]), context_tokens=800 * ones))
-        >>> pooled = pool.pooled()[0]
-        >>> pooled.gaps, [(group.batch, group.round_time_ms, group.lines) for group in pooled.groups]
-        (1, [(2, 11.0, 3)])
-        """
+        """Return what the lines of each stream amount to."""
         self._flush()
         streams: dict[int, dict[_Kind, dict[int, list[_Cell]]]] = {}
         for key, cell in self._cells.items():

@@ -11,25 +11,16 @@ from calibration.readers.sglang_line_layout import LineKind
 from calibration.readers.sglang_line_scan import BatchLines
 from specmodel.units import MILLI
 
+# Why a decode line is left out; the first that holds is counted.
 REASONS: Final = (
     *("truncated_line", "duplicate_rank", "idle", "warmup", "prefill_mixed", "batch_changed"),
     *("accept_length_out_of_range", "missing_accept_length", "too_many_groups"),
 )
-"""Why a decode line is left out; the first that holds is counted."""
 
 
 @dataclass(slots=True)
 class DropCounts:
-    """How many lines were left out, by reason, and the first of each.
-
-    Examples
-    --------
-    >>> counts = DropCounts()
-    >>> counts.add("idle", 2, 17)
-    >>> counts.add("idle", 1, 5)
-    >>> counts.of("idle"), counts.of("warmup")
-    ((3, 5), (0, 0))
-    """
+    """How many lines were left out, by reason, and the first of each."""
 
     _counts: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -51,18 +42,10 @@ class DropCounts:
 
 @dataclass(slots=True)
 class RankStream:
-    """The decode lines of one rank of one server, in their order.
+    """The decode lines of one rank of one server, in their order."""
 
-    Parameters
-    ----------
-    number : int
-        Of the stream, as in `DecodePool.add`.
-    label : str
-        Of the rank, as in the log.
-    """
-
-    number: int
-    label: str
+    number: int  # of the stream, as in `DecodePool.add`
+    label: str  # of the rank, as in the log
     drops: DropCounts = field(init=False, default_factory=DropCounts)
     complete: int = field(init=False, default=0)
     first_line: int = field(init=False, default=0)
@@ -72,18 +55,7 @@ class RankStream:
     _after_prefill: bool = field(init=False, default=False)
 
     def steady(self, lines: BatchLines) -> DecodeLines | None:
-        """Return the lines that tell the time of a round, counting the others.
-
-        Parameters
-        ----------
-        lines : BatchLines
-            The next decode and prefill lines of this rank.
-
-        Returns
-        -------
-        DecodeLines or None
-            None where no line is left.
-        """
+        """Return the lines that tell the time of a round, counting the others."""
         prefill = lines.kind == LineKind.PREFILL
         after_prefill = np.concatenate(([self._after_prefill], prefill[:-1]))
         self._after_prefill = bool(prefill[-1])

@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+# What may stand between the columns.
 SEPARATORS = (",", ";", "\t")
-"""What may stand between the columns."""
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _SEPARATOR_LINE = re.compile(r"\s*\"?sep=(.)\"?\s*", re.IGNORECASE)
@@ -15,18 +15,10 @@ _LONGEST_CELL_LINES = 500  # a quote that is not closed by then was none
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """The cells of one row.
+    """The cells of one row."""
 
-    Parameters
-    ----------
-    line : int
-        Line of the file in which it begins, 1-based.
-    cells : tuple of str
-        As written, without the quotes and without white space at the ends.
-    """
-
-    line: int
-    cells: tuple[str, ...]
+    line: int  # line of the file in which it begins, 1-based
+    cells: tuple[str, ...]  # as written, without the quotes and without white space at the ends
 
     @property
     def filled(self) -> bool:
@@ -36,46 +28,19 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A header and the records below it.
+    """A header and the records below it."""
 
-    Parameters
-    ----------
-    separator : str
-        What separates the columns.
-    header : Record
-        The first record.
-    records : tuple of Record
-        The others that hold something.
-    """
-
-    separator: str
-    header: Record
-    records: tuple[Record, ...]
+    separator: str  # what separates the columns
+    header: Record  # the first record
+    records: tuple[Record, ...]  # the others that hold something
 
 
 def split_table(text: str, is_known_name: Callable[[str], bool]) -> Table | None:
-    r"""Return the records of a delimited text.
+    """Return the records of a delimited text.
 
     Lines that begin with ``#`` and blank lines count for nothing. The separator is the one that
     a first line ``sep=;`` names, otherwise the one that splits the header into most columns with
     a known name, then into most columns.
-
-    Parameters
-    ----------
-    text : str
-        The content of the file.
-    is_known_name : callable
-        Tells whether a header cell is the name of a column.
-
-    Returns
-    -------
-    Table or None
-        None where the text has nothing but white space and comments.
-
-    Examples
-    --------
-    >>> split_table("# bench\na;b\n\n1;2\n", str.isalpha).records[0]
-    Record(line=4, cells=('1', '2'))
     """
     lines = _LINE_END.split(text)
     numbered = _content_lines(lines)

@@ -7,6 +7,7 @@ from typing import Final
 
 from calibration.readers.row_checks import SUM_TOLERANCE, Refusal
 
+# What the codes of warnings about acceptance say to a user.
 ACCEPTANCE_MESSAGES: Final = {
     "accept_length_mismatch": "the printed accept length differs from 1 + accepted / drafts by "
     "more than 1 %; the counts were used",
@@ -24,7 +25,6 @@ ACCEPTANCE_MESSAGES: Final = {
     "variable_draft_length": "rounds drafted fewer tokens than the depth, or the depth varied: the "
     "acceptance of late positions counts rounds that never drafted so far",
 }
-"""What the codes of warnings about acceptance say to a user."""
 
 _ROUNDING = 1e-9
 _DEPTH_TOLERANCE: Final = 0.005  # relative; counters are read a moment apart
@@ -33,20 +33,11 @@ _MOST = 1e15  # no server lives that long
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftCounts:
-    """What was counted over some rounds of a chain.
+    """What was counted over some rounds of a chain."""
 
-    Parameters
-    ----------
-    rounds : float
-        Rounds with at least one draft token; above zero.
-    accepted : float
-        Draft tokens that were accepted, [tokens].
-    drafted : float or None
-        Draft tokens that were proposed, [tokens]; None where the file does not say.
-    """
-
-    rounds: float
-    accepted: float
+    rounds: float  # rounds with at least one draft token; above zero
+    accepted: float  # draft tokens that were accepted, [tokens]
+    # draft tokens that were proposed, [tokens]; None where the file does not say
     drafted: float | None = None
 
     @property
@@ -55,24 +46,7 @@ class DraftCounts:
         return 1 + self.accepted / self.rounds
 
     def depth(self, num_positions: int = 0) -> int | None:
-        """Return how many tokens a round drafts.
-
-        Parameters
-        ----------
-        num_positions : int
-            How many positions the file gives an acceptance for; 0 where it gives none.
-
-        Returns
-        -------
-        int or None
-            The number of positions; without them, or where more was drafted, the drafts of a round
-            if they are a whole number.
-
-        Examples
-        --------
-        >>> DraftCounts(rounds=10, accepted=12, drafted=30).depth()
-        3
-        """
+        """Return how many tokens a round drafts."""
         drafts = self._drafts_per_round
         if drafts is None or (num_positions and drafts <= num_positions * (1 + _DEPTH_TOLERANCE)):
             return num_positions or None
@@ -80,13 +54,7 @@ class DraftCounts:
         return whole if whole and abs(drafts / whole - 1) <= _DEPTH_TOLERANCE else None
 
     def varies(self, depth: int | None) -> bool:
-        """Return whether not every round drafted as many tokens as the depth says.
-
-        Examples
-        --------
-        >>> DraftCounts(rounds=10, accepted=12, drafted=27).varies(3)
-        True
-        """
+        """Return whether not every round drafted as many tokens as the depth says."""
         drafts = self._drafts_per_round
         if drafts is None:
             return False
@@ -101,23 +69,7 @@ class DraftCounts:
 def draft_counts(
     rounds: float | None, drafted: float | None, accepted: float | None
 ) -> DraftCounts | Refusal | None:
-    """Return counts that can be, why they cannot, or None where the file has none.
-
-    Parameters
-    ----------
-    rounds, drafted, accepted : float or None
-        As in `DraftCounts`, as the file has them.
-
-    Returns
-    -------
-    DraftCounts, Refusal or None
-        The refusal has code ``no_verify_rounds`` or ``impossible_counts``.
-
-    Examples
-    --------
-    >>> draft_counts(100, 300, 150).accept_length, draft_counts(0, 0, 0).code
-    (2.5, 'no_verify_rounds')
-    """
+    """Return counts that can be, why they cannot, or None where the file has none."""
     if rounds is None or accepted is None:
         return None
     if not all(0 <= count <= _MOST for count in (rounds, accepted, drafted or 0.0)):
@@ -134,25 +86,7 @@ def draft_counts(
 
 
 def accuracy_notes(accuracy: Sequence[float], accept_length: float) -> tuple[str, ...]:
-    """Return what is to be said about the full accuracies of every position of a chain.
-
-    Parameters
-    ----------
-    accuracy : sequence of float
-        Share of rounds that accepted all of the first 1, 2, ... drafts.
-    accept_length : float
-        Tokens of a round, bonus included.
-
-    Returns
-    -------
-    tuple of str
-        Codes of `ACCEPTANCE_MESSAGES`.
-
-    Examples
-    --------
-    >>> accuracy_notes((0.8, 0.5), 2.3), accuracy_notes((0.5, 0.8), 3.0)
-    ((), ('accuracy_increasing', 'accuracy_sum_mismatch'))
-    """
+    """Return what is to be said about the full accuracies of every position of a chain."""
     rises = any(deep > shallow + _ROUNDING for shallow, deep in pairwise(accuracy))
     differs = accuracy and abs(1 + sum(accuracy) - accept_length) > SUM_TOLERANCE * accept_length
     return (

@@ -19,29 +19,10 @@ _MOST_VALUES = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probes:
-    """Times at ascending numbers of requests or tokens, straight lines between them.
+    """Times at ascending numbers of requests or tokens, straight lines between them."""
 
-    Parameters
-    ----------
-    at : tuple of float
-        Where, ascending.
-    times_s : tuple of float
-        What was measured there, not negative, [s].
-
-    Raises
-    ------
-    ParameterError
-        Where the two differ in length (its name ends in ``lengths``), or a number cannot be.
-
-    Examples
-    --------
-    >>> probes = Probes(at=(2.0, 4.0), times_s=(0.01, 0.03))
-    >>> [round(probes.time_s(x), 4) for x in (1.0, 3.0, 9.0)]
-    [0.01, 0.02, 0.03]
-    """
-
-    at: tuple[float, ...]
-    times_s: tuple[float, ...]
+    at: tuple[float, ...]  # where, ascending
+    times_s: tuple[float, ...]  # what was measured there, not negative, [s]
 
     def __post_init__(self) -> None:
         if len(self.at) != len(self.times_s):
@@ -76,34 +57,12 @@ class DsparkTable:
     where the form ``steps_per_sec`` has :math:`\theta` alone, :math:`T = 1 / \text{steps per
     second}`. Straight lines stand between probes, the end value beyond them. (SGLang itself takes
     the last sample that is not beyond, in the form ``steps_per_sec``.)
-
-    Parameters
-    ----------
-    theta : Probes
-        Time over the rows that the target verifies.
-    alpha : Probes or None
-        Time over requests; None in the form ``steps_per_sec``.
-    bias_s : float
-        Time of every step, [s].
-    max_batch_tokens : float or None
-        Most rows that the server captured a graph for; beyond the last sample its time holds.
-
-    Raises
-    ------
-    ParameterError
-        Where a step would take no time.
-
-    Examples
-    --------
-    >>> table = DsparkTable(theta=Probes(at=(2.0, 8.0), times_s=(0.0, 0.0003)),
-    ...                     alpha=Probes(at=(1.0, 4.0), times_s=(0.0, 0.0004)), bias_s=0.0098)
-    >>> round(table.step_time_s(num_reqs=1, budget_tokens=7), 6)
-    0.0101
     """
 
-    theta: Probes
-    alpha: Probes | None = None
-    bias_s: float = 0.0
+    theta: Probes  # time over the rows that the target verifies
+    alpha: Probes | None = None  # time over requests; None in the form ``steps_per_sec``
+    bias_s: float = 0.0  # time of every step, [s]
+    # most rows that the server captured a graph for; beyond the last sample its time holds
     max_batch_tokens: float | None = None
 
     def __post_init__(self) -> None:
@@ -126,29 +85,13 @@ class DsparkTable:
         budget_tokens: float = 0.0,
         batch_tokens: float | None = None,
     ) -> float:
-        """Return the time of a step, [s].
-
-        Parameters
-        ----------
-        num_reqs : float
-            Requests of the batch, each of which verifies at least one row.
-        budget_tokens : float
-            Draft tokens that all of them verify together.
-        batch_tokens : float, optional
-            Rows that the target verifies; requests and budget together where it is not given.
-        """
+        """Return the time of a step, [s]."""
         rows = num_reqs + budget_tokens if batch_tokens is None else batch_tokens
         per_request_s = 0.0 if self.alpha is None else self.alpha.time_s(num_reqs)
         return self.bias_s + per_request_s + self.theta.time_s(rows)
 
     def values(self) -> tuple[Mapping[str, float], ...]:
-        """Return the step time at the probes, ``step_time_ms`` in milliseconds, bounded in number.
-
-        Examples
-        --------
-        >>> DsparkTable(theta=Probes(at=(4.0,), times_s=(0.0125,))).values()
-        ({'batch_tokens': 4.0, 'step_time_ms': 12.5},)
-        """
+        """Return the step time at the probes, ``step_time_ms`` in milliseconds, bounded in number."""
         if self.alpha is None:
             return tuple(
                 {"batch_tokens": at, "step_time_ms": self.step_time_s(batch_tokens=at) / MILLI}

@@ -10,8 +10,8 @@ from typing import Final
 from calibration.readers.reading import SourceText
 from specmodel.units import MILLI
 
+# What is said of a line that is left out because it does not parse.
 NO_SAMPLE: Final = "no complete sample: cut off, or no exposition text"
-"""What is said of a line that is left out because it does not parse."""
 
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*+"
 _LABEL = re.compile(rf'\s*+({_NAME})\s*+=\s*+"((?:[^"\\]|\\.)*+)"\s*+(?:,\s*+|$)', re.DOTALL)
@@ -35,26 +35,13 @@ _FEW = 20  # lines before the last one that show how numbers are written
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One number of a scrape.
+    """One number of a scrape."""
 
-    Parameters
-    ----------
-    line : int
-        Line of the file, 1-based.
-    name : str
-        Of the series, with its suffix (``_total``, ``_created`` ...).
-    labels : mapping from str to str
-        What tells it from other series of the name.
-    value : float
-        As served; may be no finite number.
-    time_s : float or None
-        When it was taken, in seconds since 1970; None where the text does not say.
-    """
-
-    line: int
-    name: str
-    labels: Mapping[str, str]
-    value: float
+    line: int  # line of the file, 1-based
+    name: str  # of the series, with its suffix (``_total``, ``_created`` ...)
+    labels: Mapping[str, str]  # what tells it from other series of the name
+    value: float  # as served; may be no finite number
+    # when it was taken, in seconds since 1970; None where the text does not say
     time_s: float | None = None
 
     @property
@@ -68,31 +55,16 @@ class Sample:
         return 0 <= self.value <= _LARGEST_COUNT and self.value == int(self.value)
 
     def label_texts(self, *, without: Collection[str] = ()) -> tuple[str, ...]:
-        """Return ``name=value`` of its labels in order of name, some left out.
-
-        Examples
-        --------
-        >>> sample = Sample(line=1, name="n", labels={"rank": "1", "b": "x", "a": "y"}, value=2.0)
-        >>> sample.label_texts(without={"rank"})
-        ('a=y', 'b=x')
-        """
+        """Return ``name=value`` of its labels in order of name, some left out."""
         return tuple(f"{k}={v}" for k, v in sorted(self.labels.items()) if k not in without)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scrape:
-    """What an endpoint served at one moment, as far as it was asked for.
+    """What an endpoint served at one moment, as far as it was asked for."""
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    samples : tuple of Sample
-        In the order of the file.
-    """
-
-    path: Path
-    samples: tuple[Sample, ...]
+    path: Path  # the file
+    samples: tuple[Sample, ...]  # in the order of the file
 
     @property
     def time_s(self) -> float | None:
@@ -102,31 +74,17 @@ class Scrape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exposition:
-    """The scrapes of one file and the lines that are none.
+    """The scrapes of one file and the lines that are none."""
 
-    Parameters
-    ----------
-    scrapes : tuple of Scrape
-        At least one, maybe without samples.
-    broken : tuple of int
-        Lines that begin with a name that was asked for and cannot be read.
-    """
-
-    scrapes: tuple[Scrape, ...]
+    scrapes: tuple[Scrape, ...]  # at least one, maybe without samples
+    # lines that begin with a name that was asked for and cannot be read
     broken: tuple[int, ...] = field(default=())
 
 
 def is_exposition(head: str, prefix: str) -> bool:
-    r"""Return whether a text is a scrape with series whose names have a prefix.
+    """Return whether a text is a scrape with series whose names have a prefix.
 
     The first line that is not blank must be a comment or a sample: a log that quotes a scrape is a log.
-
-    Examples
-    --------
-    >>> is_exposition('# TYPE up gauge\nup 1\nbird:songs_total{kind="tern"} 3\n', "bird:")
-    True
-    >>> is_exposition('{"text": "bird:songs_total 3"}', "bird:")
-    False
     """
     first = head.lstrip("\N{BYTE ORDER MARK} \t\r\n")[:_LONGEST_LINE].split("\n", 1)[0].strip()
     if not (_COMMENT.match(first) or first.startswith("# ") or _is_sample(first)):
@@ -136,31 +94,10 @@ def is_exposition(head: str, prefix: str) -> bool:
 
 
 def read_exposition(source: SourceText, names: Collection[str]) -> Exposition:
-    r"""Return the scrapes of a file, as far as they have certain names.
+    """Return the scrapes of a file, as far as they have certain names.
 
     Usually there is one. Where a series stands several times, scrapes were appended to each other:
     those of equal time belong together, or, without times, what stands before the repetition.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file: Prometheus (times in milliseconds) or OpenMetrics (it ends with
-        ``# EOF`` and has times in seconds).
-    names : collection of str
-        Names of the samples to keep, with their suffix.
-
-    Returns
-    -------
-    Exposition
-        The scrapes in the order of the file, and lines of these names that cannot be read.
-
-    Examples
-    --------
-    >>> text = '# TYPE a counter\na_total{n="x\\"y"} 1e3 1700000000000\na_total{n="x"} 2'
-    >>> source = SourceText(path=Path("a.prom"), text=text, encoding="utf-8")
-    >>> sample = read_exposition(source, {"a_total"}).scrapes[0].samples[0]
-    >>> sample.labels, sample.value, sample.time_s
-    ({'n': 'x"y'}, 1000.0, 1700000000.0)
     """
     lines = source.text.split("\n")
     open_metrics = any(line.strip() == "# EOF" for line in lines)
@@ -196,12 +133,6 @@ def in_order(scrapes: Sequence[Scrape]) -> list[Scrape]:
     """Return scrapes by their time, or by the names of their files where a time is missing.
 
     Numbers in names count as numbers; scrapes of one file keep their order.
-
-    Examples
-    --------
-    >>> ten, two = (Scrape(path=Path(name), samples=()) for name in ("s10.prom", "s2.prom"))
-    >>> [str(scrape.path) for scrape in in_order([ten, two])]
-    ['s2.prom', 's10.prom']
     """
     times = [scrape.time_s for scrape in scrapes]
     if None not in times:
@@ -210,13 +141,7 @@ def in_order(scrapes: Sequence[Scrape]) -> list[Scrape]:
 
 
 def latest_time(samples: Iterable[Sample]) -> float | None:
-    """Return when the last of some samples was taken, None where none says it.
-
-    Examples
-    --------
-    >>> latest_time([Sample(line=1, name="up", labels={}, value=1.0, time_s=3.5)])
-    3.5
-    """
+    """Return when the last of some samples was taken, None where none says it."""
     return max((sample.time_s for sample in samples if sample.time_s is not None), default=None)
 
 

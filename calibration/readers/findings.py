@@ -16,60 +16,29 @@ _NOTHING = "no usable row: nothing was measured"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedCodes:
-    """Codes of what can happen in any format.
+    """Codes of what can happen in any format."""
 
-    Parameters
-    ----------
-    empty : str
-        Of the error where no row is left.
-    cut_off : str
-        Of a record that is left out because it is not complete.
-    depths_differ : str
-        Of the warning where rows have different depths; empty where sweeps are the rule.
-    eras_differ : str
-        Of the warning where a file has several layouts; empty where it is not given.
-    """
-
-    empty: str
-    cut_off: str
+    empty: str  # of the error where no row is left
+    cut_off: str  # of a record that is left out because it is not complete
+    # of the warning where rows have different depths; empty where sweeps are the rule
     depths_differ: str = ""
+    # of the warning where a file has several layouts; empty where it is not given
     eras_differ: str = ""
 
 
+# Of the formats of SGLang and SpecForge.
 SGLANG_CODES: Final = SharedCodes(
     empty="no_rows", cut_off="truncated_line", eras_differ="mixed_eras"
 )
-"""Of the formats of SGLang and SpecForge."""
 
+# Of those of the other engines and of their clients.
 ENGINE_CODES: Final = SharedCodes(
     empty="no_points", cut_off="malformed", depths_differ="depth_changed"
 )
-"""Of those of the other engines and of their clients."""
 
 
 class Findings:
-    """Rows, reasons and warnings of one file, each code once.
-
-    Parameters
-    ----------
-    path : Path
-        The file. Of several files, the one that is being read.
-    messages : mapping from str to str
-        What each code of a warning says to a user.
-    codes : SharedCodes
-        Codes of what can happen in any format.
-
-    Examples
-    --------
-    >>> findings = Findings(Path("server.log"), {"rough": "one request"})
-    >>> for line in (4, 9):
-    ...     findings.drop("idle", line, "nothing was drafted")
-    >>> findings.keep(12, Row(line=12, cells={"accept_length": 2.0}), ["rough"])
-    True
-    >>> reading = findings.reading("a_format")
-    >>> [str(one) for one in (*reading.dropped, *reading.warnings)]
-    ['server.log, line 4 and 1 more: nothing was drafted', 'server.log, line 12: one request']
-    """
+    """Rows, reasons and warnings of one file, each code once."""
 
     def __init__(
         self, path: Path, messages: Mapping[str, str], codes: SharedCodes = ENGINE_CODES
@@ -81,13 +50,7 @@ class Findings:
         self._warned: dict[str, tuple[str, list[int]]] = {}
 
     def keep(self, line: int, row: Row | Refusal, notes: Iterable[str] = ()) -> bool:
-        """Keep a row and say what is to be said about it, or leave it out where it is refused.
-
-        Returns
-        -------
-        bool
-            Whether it was kept.
-        """
+        """Keep a row and say what is to be said about it, or leave it out where it is refused."""
         if isinstance(row, Refusal):
             self.refuse(line, row)
             return False
@@ -130,38 +93,7 @@ class Findings:
         era: tuple[str, ...] = (),
         conventions: tuple[str, ...] = (),
     ) -> Reading:
-        """Return everything that was found.
-
-        Parameters
-        ----------
-        format_name : str
-            The format of the file.
-        nothing : str
-            What is said of a file without a row in which nothing was dropped either.
-        advice : str
-            What to do about it.
-        era, conventions : tuple of str
-            As in `Reading`.
-
-        Returns
-        -------
-        Reading
-            With at least one row.
-
-        Raises
-        ------
-        FormatError
-            Where there is no row, with the code for it; the message has the first reasons.
-
-        Examples
-        --------
-        >>> findings = Findings(Path("a.jsonl"), {})
-        >>> findings.drop("idle", 7, "nothing ran")
-        >>> findings.reading("a_format", advice="run it under load")
-        Traceback (most recent call last):
-            ...
-        specmodel.errors.FormatError: a.jsonl: no usable row: line 7: nothing ran; run it under load
-        """
+        """Return everything that was found."""
         dropped = tuple(self._dropped.values())
         if not self.rows:
             reasons = [one.within_file for one in dropped]

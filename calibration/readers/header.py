@@ -19,27 +19,13 @@ _NOT_TOKENS = ("req", "token/req", "k", "ktok", "ktokens", "kb", "mb")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderColumn:
-    """One column of a file.
+    """One column of a file."""
 
-    Parameters
-    ----------
-    index : int
-        Its place in the row.
-    written : str
-        Its name as the file writes it.
-    column : Column or None
-        What it means, None where that is not known.
-    factor : float
-        From the unit of the file to the unit of the column.
-    scope : str
-        What the throughput is counted over, where the unit says it (``tok/s/user``).
-    """
-
-    index: int
-    written: str
-    column: Column | None
-    factor: float = 1.0
-    scope: str = ""
+    index: int  # its place in the row
+    written: str  # its name as the file writes it
+    column: Column | None  # what it means, None where that is not known
+    factor: float = 1.0  # from the unit of the file to the unit of the column
+    scope: str = ""  # what the throughput is counted over, where the unit says it (``tok/s/user``)
 
 
 _Meaning = tuple[Column, int, float]  # rank: 0 is the canonical name
@@ -60,36 +46,18 @@ _MEANINGS: Final = _meanings()
 
 
 def normalised_name(written: str) -> str:
-    """Return a column name in lower case, with underscores and without a unit in brackets.
-
-    Examples
-    --------
-    >>> normalised_name("Acc Length"), normalised_name("Throughput (tok/s)")
-    ('acc_length', 'throughput')
-    """
+    """Return a column name in lower case, with underscores and without a unit in brackets."""
     return _BLANKS.sub("_", _UNIT.sub("", written).strip()).casefold()
 
 
 def canonical_name(written: str) -> str | None:
-    """Return the canonical column that a name stands for, None where it is not known.
-
-    Examples
-    --------
-    >>> canonical_name("Tok/s"), canonical_name("num-speculative-tokens"), canonical_name("colour")
-    ('output_tokens_per_s', 'num_steps', None)
-    """
+    """Return the canonical column that a name stands for, None where it is not known."""
     found = _MEANINGS.get(normalised_name(written))
     return found[0].name if found else None
 
 
 def closest_name(written: str) -> str | None:
-    """Return the known name that is spelled most like an unknown one, None where none is close.
-
-    Examples
-    --------
-    >>> closest_name("acept_lenght"), closest_name("colour")
-    ('accept_length', None)
-    """
+    """Return the known name that is spelled most like an unknown one, None where none is close."""
     close = difflib.get_close_matches(normalised_name(written), _MEANINGS, n=1, cutoff=0.8)
     return close[0] if close else None
 
@@ -99,21 +67,6 @@ def match_header(names: Sequence[str]) -> tuple[HeaderColumn, ...]:
 
     Where two columns mean the same, the one with the better name has it (the canonical name,
     then the aliases in their order, then the first), and the other counts as not known.
-
-    Parameters
-    ----------
-    names : sequence of str
-        The cells of the header.
-
-    Returns
-    -------
-    tuple of HeaderColumn
-        In the order of the file.
-
-    Examples
-    --------
-    >>> [c.column.name if c.column else None for c in match_header(["k", "num_steps", "tau"])]
-    [None, 'num_steps', 'accept_length']
     """
     best: dict[str, tuple[int, int]] = {}
     read: list[HeaderColumn] = []

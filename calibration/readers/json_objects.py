@@ -12,41 +12,12 @@ from calibration.readers.json_text import (
 )
 from calibration.readers.reading import SourceText
 
+# Code of a text that starts like JSON and does not parse.
 MALFORMED_JSON: Final = "malformed_json"
-"""Code of a text that starts like JSON and does not parse."""
 
 
 def json_objects(source: SourceText, findings: Findings) -> tuple[JsonRecord, ...]:
-    r"""Return the objects of a file: alone, in a list, one a line, or several lists appended.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-    findings : Findings
-        Told the lines that begin a value which does not parse.
-
-    Returns
-    -------
-    tuple of JsonRecord
-        The objects, each with the line on which it or its list begins. Numbers and texts between
-        them are nothing.
-
-    Raises
-    ------
-    FormatError
-        With code ``malformed_json``: no object parses, or the list with which the file begins is
-        cut off, so that nobody knows how much is missing.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = '[{"a": 1}, {"a": 2}]\n[{"a": 3}]\n{"a": '
-    >>> source = SourceText(path=Path("a.json"), text=text, encoding="utf-8")
-    >>> findings = Findings(source.path, {})
-    >>> [record.value["a"] for record in json_objects(source, findings)]
-    [1, 2, 3]
-    """
+    """Return the objects of a file: alone, in a list, one a line, or several lists appended."""
     found = json_records(source)
     first = source.text.lstrip("\N{BYTE ORDER MARK} \t\r\n")
     earliest = min((record.line for record in found.records), default=None)

@@ -11,11 +11,11 @@ from typing import Any, Final
 from calibration.readers.reading import SourceText
 from specmodel.errors import FormatError
 
+# Code of a text that starts like JSON and does not parse.
 BAD_JSON: Final = "bad_json"
-"""Code of a text that starts like JSON and does not parse."""
 
+# What is said of a value that is left out because it does not parse.
 CUT_OFF: Final = "no complete JSON: cut off or half written"
-"""What is said of a value that is left out because it does not parse."""
 
 _KEY = re.compile(r'"([A-Za-z_][\w./% -]{0,79})"\s*:', re.ASCII)
 _BEGIN = re.compile(  # a log begins with a bracket too: [2026-01-05 11:00:00]
@@ -28,18 +28,10 @@ _SHOWN = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonRecord:
-    """One JSON value of a file.
+    """One JSON value of a file."""
 
-    Parameters
-    ----------
-    line : int
-        Line on which it begins, 1-based.
-    value : object
-        What it is: for most formats a mapping.
-    """
-
-    line: int
-    value: Any
+    line: int  # line on which it begins, 1-based
+    value: Any  # what it is: for most formats a mapping
 
     @property
     def fields(self) -> Mapping[str, Any]:
@@ -49,30 +41,17 @@ class JsonRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonRecords:
-    """The JSON values of a file.
+    """The JSON values of a file."""
 
-    Parameters
-    ----------
-    records : tuple of JsonRecord
-        In the order of the file.
-    broken : tuple of int
-        Lines on which one begins that does not parse.
-    """
-
-    records: tuple[JsonRecord, ...]
-    broken: tuple[int, ...] = ()
+    records: tuple[JsonRecord, ...]  # in the order of the file
+    broken: tuple[int, ...] = ()  # lines on which one begins that does not parse
 
 
 @lru_cache(maxsize=4)
 def json_keys(head: str) -> frozenset[str]:
-    r"""Return the names of the fields in a text that begins like JSON, empty in any other text.
+    """Return the names of the fields in a text that begins like JSON, empty in any other text.
 
     Does not parse, so the text may be cut anywhere.
-
-    Examples
-    --------
-    >>> sorted(json_keys('{"steps": 3, "note": "\\"topk\\": 1", "speed": 8'))
-    ['note', 'speed', 'steps']
     """
     if not _BEGIN.match(head.lstrip("\N{BYTE ORDER MARK} \t\r\n")):
         return frozenset()
@@ -80,31 +59,7 @@ def json_keys(head: str) -> frozenset[str]:
 
 
 def json_value(source: SourceText, *, code: str = BAD_JSON) -> Any:
-    r"""Return the one JSON value that a file is.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-    code : str
-        Code of the error where it does not parse.
-
-    Returns
-    -------
-    object
-        Whole numbers beyond 18 digits are floats; ``NaN`` and ``Infinity`` are legal.
-
-    Raises
-    ------
-    FormatError
-        With the line, what was found there, and ``code``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> json_value(SourceText(path=Path("a.json"), text='{"a": Infinity}', encoding="utf-8"))
-    {'a': inf}
-    """
+    """Return the one JSON value that a file is."""
     try:
         return _loads(source.text)
     except json.JSONDecodeError as error:
@@ -114,28 +69,10 @@ def json_value(source: SourceText, *, code: str = BAD_JSON) -> Any:
 
 
 def json_records(source: SourceText) -> JsonRecords:
-    r"""Return the JSON values of a file: one, one a line, or several one after the other.
+    """Return the JSON values of a file: one, one a line, or several one after the other.
 
     The elements of a single list count as values. A value that does not parse is skipped up to the
     next line that begins with ``{`` or ``[``.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    JsonRecords
-        What parses, and the lines of what does not.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = '{"a": 1}\n\n{"a": 2\n{"a": 3}\n'
-    >>> found = json_records(SourceText(path=Path("a.jsonl"), text=text, encoding="utf-8"))
-    >>> [(record.line, record.value["a"]) for record in found.records], found.broken
-    ([(1, 1), (4, 3)], (3,))
     """
     text = source.text
     records: list[JsonRecord] = []
@@ -161,34 +98,7 @@ def json_records(source: SourceText) -> JsonRecords:
 
 
 def json_records_or_refuse(source: SourceText, *, code: str = BAD_JSON) -> JsonRecords:
-    r"""Return the JSON values of a file, of which at least one must parse.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-    code : str
-        Code of the error.
-
-    Returns
-    -------
-    JsonRecords
-        With at least one record.
-
-    Raises
-    ------
-    FormatError
-        Where nothing parses; says where the first value is broken.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> source = SourceText(path=Path("a.json"), text='{"a": [1, 2', encoding="utf-8")
-    >>> json_records_or_refuse(source)
-    Traceback (most recent call last):
-        ...
-    specmodel.errors.FormatError: a.json, line 1: starts like JSON but does not parse ...
-    """
+    """Return the JSON values of a file, of which at least one must parse."""
     found = json_records(source)
     if not found.records:
         json_value(source, code=code)
@@ -197,15 +107,7 @@ def json_records_or_refuse(source: SourceText, *, code: str = BAD_JSON) -> JsonR
 
 
 def broken_json(source: SourceText, line: int, reason: str, *, code: str = BAD_JSON) -> FormatError:
-    """Return the error of a text that starts like JSON and does not parse.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> source = SourceText(path=Path("a.json"), text='{"a": ', encoding="utf-8")
-    >>> str(broken_json(source, 1, "Expecting value"))
-    'a.json, line 1: starts like JSON but does not parse (Expecting value); is it cut off?'
-    """
+    """Return the error of a text that starts like JSON and does not parse."""
     return FormatError(
         source.path,
         f"starts like JSON but does not parse ({reason}); is it cut off?",
@@ -218,11 +120,6 @@ def number_at(value: Any, *keys: str) -> float | None:
     """Return a finite number at a path of keys, None where there is none.
 
     A number written as text counts, ``true`` does not.
-
-    Examples
-    --------
-    >>> number_at({"a": {"b": 3}}, "a", "b"), number_at({"a": "1.5"}, "a"), number_at({}, "a")
-    (3.0, 1.5, None)
     """
     found = at(value, *keys)
     if isinstance(found, bool):
@@ -238,37 +135,19 @@ def number_at(value: Any, *keys: str) -> float | None:
 
 
 def positive_at(value: Any, *keys: str) -> float | None:
-    """Return a finite number above zero at a path of keys, None where there is none.
-
-    Examples
-    --------
-    >>> positive_at({"a": {"b": 3}}, "a", "b"), positive_at({"a": 0}, "a")
-    (3.0, None)
-    """
+    """Return a finite number above zero at a path of keys, None where there is none."""
     found = number_at(value, *keys)
     return found if found is not None and found > 0 else None
 
 
 def text_at(value: Any, *keys: str) -> str | None:
-    """Return a text at a path of keys, None where there is none or it is empty.
-
-    Examples
-    --------
-    >>> text_at({"a": " sglang "}, "a"), text_at({"a": ""}, "a"), text_at({"a": 3}, "a")
-    ('sglang', None, None)
-    """
+    """Return a text at a path of keys, None where there is none or it is empty."""
     found = at(value, *keys)
     return found.strip() or None if isinstance(found, str) else None
 
 
 def numbers_at(value: Any, *keys: str) -> tuple[float, ...] | None:
-    """Return a list of finite numbers at a path of keys, None where there is none.
-
-    Examples
-    --------
-    >>> numbers_at({"a": [1, 2.5]}, "a"), numbers_at({"a": [1, "x"]}, "a")
-    ((1.0, 2.5), None)
-    """
+    """Return a list of finite numbers at a path of keys, None where there is none."""
     found = at(value, *keys)
     if not isinstance(found, list):
         return None
@@ -279,13 +158,7 @@ def numbers_at(value: Any, *keys: str) -> tuple[float, ...] | None:
 
 
 def at(value: Any, *keys: str) -> Any:
-    """Return what stands at a path of keys, None where one is missing.
-
-    Examples
-    --------
-    >>> at({"a": {"b": [1]}}, "a", "b"), at({"a": 3}, "a", "b")
-    ([1], None)
-    """
+    """Return what stands at a path of keys, None where one is missing."""
     for key in keys:
         if not isinstance(value, dict):
             return None

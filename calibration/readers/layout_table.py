@@ -19,18 +19,7 @@ _NUM_COLUMNS = _FIRST_RANK + 2 * MOST_RANKS
 
 
 class LayoutTable:
-    """What is known of each layout, numbered in the order in which they came.
-
-    Examples
-    --------
-    >>> from calibration.readers.sglang_line_layout import MASK, line_layout
-    >>> line = b"[10:00:55] Decode batch, #running-req: 31, gen throughput (token/s): 9.5, "
-    >>> line += b"#queue-req: 0, "
-    >>> table = LayoutTable()
-    >>> table.extend([line_layout(line.translate(MASK))], [0])
-    >>> table.numbers(words_of(line), np.array([0]), np.array([0]))["running"]
-    array([31.])
-    """
+    """What is known of each layout, numbered in the order in which they came."""
 
     def __init__(self) -> None:
         self._columns: Whole = np.zeros((_NUM_COLUMNS, 0), dtype=np.int64)

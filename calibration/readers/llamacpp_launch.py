@@ -32,24 +32,13 @@ _MEANING: Final = {flag: meaning for meaning, flags in _FLAGS.items() for flag i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """Settings of a server.
+    """Settings of a server."""
 
-    Parameters
-    ----------
-    depth : float or None
-        Most drafts of a round.
-    gate : float or None
-        Least probability of a draft; rounds may stop drafting before the depth.
-    slots : float or None
-        Requests that can run together.
-    kind, target, draft : str or None
-        How it drafts, and the names of the models without where they lie.
-    """
-
-    depth: float | None = None
+    depth: float | None = None  # most drafts of a round
+    # least probability of a draft; rounds may stop drafting before the depth
     gate: float | None = None
-    slots: float | None = None
-    kind: str | None = None
+    slots: float | None = None  # requests that can run together
+    kind: str | None = None  # how it drafts, and the names of the models without where they lie
     target: str | None = None
     draft: str | None = None
 
@@ -72,26 +61,13 @@ class Launch:
 
 
 def launched(line: str) -> bool:
-    """Return whether a line shows how a program of llama.cpp was started, not quoted in a text.
-
-    Examples
-    --------
-    >>> launched("$ ./llama-server -m a.gguf"), launched('{"content": "try llama-server -m a.gguf"}')
-    (True, False)
-    """
+    """Return whether a line shows how a program of llama.cpp was started, not quoted in a text."""
     found = _PROGRAM.search(line)
     return found is not None and '"' not in line[: found.start()]
 
 
 def parse_launch(line: str) -> Launch:
-    """Return the settings in a command.
-
-    Examples
-    --------
-    >>> launch = parse_launch("llama-server -m /srv/tern.gguf --draft-max 4 --draft-p-min 0.7 -np 2")
-    >>> launch.target, launch.depth, launch.gate, launch.slots
-    ('tern.gguf', 4.0, 0.7, 2.0)
-    """
+    """Return the settings in a command."""
     values: dict[str, str] = {}
     meaning = None
     for word in _WORD.findall(line[:_LONGEST]):

@@ -37,21 +37,11 @@ class DrafterTotals:
 
 @dataclass(slots=True)
 class LogSection:
-    """Requests of a server with the same settings.
+    """Requests of a server with the same settings."""
 
-    Parameters
-    ----------
-    launch : Launch
-        The settings.
-    shown : bool
-        Whether the log shows them.
-    line : int
-        Where it begins, 1-based.
-    """
-
-    launch: Launch
-    shown: bool
-    line: int
+    launch: Launch  # the settings
+    shown: bool  # whether the log shows them
+    line: int  # where it begins, 1-based
     pool: RequestPool = field(init=False)
     drafters: dict[str, DrafterTotals] = field(init=False, default_factory=dict)
     slots: float | None = field(init=False, default=None)

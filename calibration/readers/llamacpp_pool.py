@@ -11,9 +11,10 @@ from calibration.readers.reading import Cell
 from calibration.readers.row_checks import Refusal
 from specmodel.units import MILLI
 
+# Name of the engine in rows.
 ENGINE: Final = "llama.cpp"
-"""Name of the engine in rows."""
 
+# What the numbers of these files mean.
 CONVENTIONS: Final = (
     "The first token of a request comes from its prefill, before the time of generation: it is in no round.",
     "Rounds are the other predicted tokens - accepted ones: what was not drafted came from a round of its own.",
@@ -22,7 +23,6 @@ CONVENTIONS: Final = (
     "Step time is generation time / rounds, throughput those tokens / generation time: decode only.",
     "All requests are added up before anything is divided.",
 )
-"""What the numbers of these files mean."""
 
 POOL_MESSAGES: Final[Mapping[str, str]] = {
     **ACCEPTANCE_MESSAGES,
@@ -41,30 +41,15 @@ _MOST_CUT = 0.05  # of the drafts, by the ends of requests, where the depth is d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request that was answered.
+    """One request that was answered."""
 
-    Parameters
-    ----------
-    line : int
-        Where it stands, 1-based.
-    predicted : float
-        Tokens that it produced.
-    prefills : float
-        How many of them came from a prefill, so in no round.
-    predicted_ms : float
-        Time that this took, [ms].
-    drafted, accepted : float or None
-        Draft tokens proposed and accepted; None without speculation.
-    mean_length : float or None
-        Mean length of rounds with a draft as printed, with two digits.
-    """
-
-    line: int
-    predicted: float
-    predicted_ms: float
-    prefills: float = 1.0
-    drafted: float | None = None
+    line: int  # where it stands, 1-based
+    predicted: float  # tokens that it produced
+    predicted_ms: float  # time that this took, [ms]
+    prefills: float = 1.0  # how many of them came from a prefill, so in no round
+    drafted: float | None = None  # draft tokens proposed and accepted; None without speculation
     accepted: float | None = None
+    # mean length of rounds with a draft as printed, with two digits
     mean_length: float | None = None
 
     @property
@@ -87,21 +72,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """How the requests of a pool were served.
+    """How the requests of a pool were served."""
 
-    Parameters
-    ----------
-    batch_size : float or None
-        Requests that ran together; None where the file does not tell.
-    concurrent : bool
-        Whether requests are known to have run together.
-    cells : mapping
-        Further cells of the row.
-    """
-
-    batch_size: float | None = None
-    concurrent: bool = False
-    cells: Mapping[str, Cell | None] = field(default_factory=dict)
+    batch_size: float | None = None  # requests that ran together; None where the file does not tell
+    concurrent: bool = False  # whether requests are known to have run together
+    cells: Mapping[str, Cell | None] = field(default_factory=dict)  # further cells of the row
 
 
 @dataclass(slots=True)
@@ -128,20 +103,7 @@ class _Sums:
 
 
 class RequestPool:
-    """Requests with the same settings.
-
-    Parameters
-    ----------
-    depth : float, optional
-        Most drafts of a round as configured.
-
-    Examples
-    --------
-    >>> pool = RequestPool()
-    >>> pool.add(Request(line=1, predicted=101, predicted_ms=900, drafted=180, accepted=40))
-    >>> pool.speculated, pool.depth
-    (True, 3.0)
-    """
+    """Requests with the same settings."""
 
     def __init__(self, depth: float | None = None) -> None:
         self._configured = depth
@@ -225,17 +187,7 @@ class RequestPool:
             self._fits_configured &= not request.missing(self._configured)
 
     def keep(self, findings: Findings, served: Served, *, baseline: bool = True) -> None:
-        """Keep the row of the pool, and say what was left out of it and why.
-
-        Parameters
-        ----------
-        findings : Findings
-            Told everything.
-        served : Served
-            How the requests were served.
-        baseline : bool
-            Whether requests without draft figures can be a run without speculation.
-        """
+        """Keep the row of the pool, and say what was left out of it and why."""
         for line, refusal in self._impossible:
             findings.refuse(line, refusal)
         for line in self._undrafted:

@@ -64,13 +64,7 @@ class _Block:
 
 
 def recognise(head: str) -> bool:
-    r"""Return whether a text is a log of llama.cpp, not one that is quoted in another format.
-
-    Examples
-    --------
-    >>> recognise("draft acceptance rate = 0.57576 (  171 accepted /   297 generated)\n")
-    True
-    """
+    """Return whether a text is a log of llama.cpp, not one that is quoted in another format."""
     return _RECOGNISED.search(head) is not None
 
 
@@ -81,35 +75,6 @@ def read_log(log: LogFile) -> Reading:
 
     with the tokens :math:`N` that a request produced after the one of its prefill, its accepted
     drafts :math:`A` and the time :math:`t` of its generation.
-
-    Parameters
-    ----------
-    log : LogFile
-        The log.
-
-    Returns
-    -------
-    Reading
-        Throughput and step time are empty where slots were busy together.
-
-    Raises
-    ------
-    FormatError
-        With code ``no_points``.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> text = '''eval time =    900.00 ms /   101 tokens (    8.91 ms per token)
-    ... draft acceptance rate = 0.50000 (   60 accepted /   120 generated)
-    ... '''
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "server.log"
-    ...     _ = file.write_text(text)
-    ...     cells = read_log(LogFile(path=file)).rows[0].cells
-    >>> cells["accept_length"], cells["step_time_ms"], cells["num_steps"]
-    (2.5, 22.5, 3.0)
     """
     findings = Findings(log.path, POOL_MESSAGES)
     scan = _Scan(findings)

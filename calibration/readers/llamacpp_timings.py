@@ -41,13 +41,7 @@ class _Answer:
 
 
 def recognise(head: str) -> bool:
-    r"""Return whether a text has responses of llama.cpp's server, or their timings alone.
-
-    Examples
-    --------
-    >>> recognise('{"content": "...", "timings": {"predicted_n": 8, "predicted_ms": 80.0}}')
-    True
-    """
+    """Return whether a text has responses of llama.cpp's server, or their timings alone."""
     keys = json_keys(head)
     return "predicted_n" in keys and bool(keys & _TIMES)
 
@@ -59,30 +53,6 @@ def read(source: SourceText) -> Reading:
 
     with the tokens :math:`N` of a response after the one of its prefill, its accepted drafts
     :math:`A` and the time :math:`t` of its generation.
-
-    Parameters
-    ----------
-    source : SourceText
-        One response, a list, or one a line; or their timings alone.
-
-    Returns
-    -------
-    Reading
-        Responses without any draft figures are a baseline.
-
-    Raises
-    ------
-    FormatError
-        With code ``malformed_json`` or ``no_points``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = '''{"timings": {"predicted_n": 101, "predicted_ms": 900.0,
-    ...     "draft_n": 120, "draft_n_accepted": 60}}'''
-    >>> row = read(SourceText(path=Path("a.json"), text=text, encoding="utf-8")).rows[0]
-    >>> row.cells["accept_length"], row.cells["step_time_ms"], row.cells["num_steps"]
-    (2.5, 22.5, 3.0)
     """
     findings = Findings(source.path, POOL_MESSAGES)
     answers = _answers(findings, json_objects(source, findings))

@@ -13,11 +13,11 @@ from typing import IO, Final
 from specmodel.errors import FormatError
 from specmodel.units import GIBI, MEBI
 
+# Most content that is taken out of a compressed log, [bytes]; beyond it, it is no log.
 MAX_UNPACKED_BYTES: Final = 16 * GIBI
-"""Most content that is taken out of a compressed log, [bytes]; beyond it, it is no log."""
 
+# Most bytes out of one compressed byte once a file is large; logs have about 10. [-]
 MOST_UNPACKED_RATIO: Final = 60
-"""Most bytes out of one compressed byte once a file is large; logs have about 10. [-]"""
 
 _LARGE_BYTES = 256 * MEBI
 _BLOCK_BYTES = 4 * MEBI
@@ -27,47 +27,16 @@ _GZIP = b"\x1f\x8b"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFile:
-    """One log, opened when it is read.
+    """One log, opened when it is read."""
 
-    Parameters
-    ----------
-    path : Path
-        The file; plain or gzip, UTF-8 or UTF-16 with a byte order mark.
-    progress : callable, optional
-        Told how many bytes of the file have been read since it was told last.
-    """
-
-    path: Path
+    path: Path  # the file; plain or gzip, UTF-8 or UTF-16 with a byte order mark
+    # told how many bytes of the file have been read since it was told last
     progress: Callable[[int], None] | None = None
 
     def blocks(self, size: int = _BLOCK_BYTES) -> Iterator[bytes]:
-        r"""Yield the content as UTF-8, in blocks that end with a line; the last one may not.
+        """Yield the content as UTF-8, in blocks that end with a line; the last one may not.
 
         A line longer than 16 MiB is no line of a log: it is cut.
-
-        Parameters
-        ----------
-        size : int
-            About how long a block is, [bytes].
-
-        Yields
-        ------
-        bytes
-            Together the file, without a byte order mark.
-
-        Raises
-        ------
-        FormatError
-            With code ``unreadable``, ``not_text`` (broken compression) or ``too_large``.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder) / "server.log"
-        ...     _ = file.write_bytes(b"one\ntwo\nth")
-        ...     list(LogFile(path=file).blocks(5))
-        [b'one\n', b'two\n', b'th']
         """
         rest = b""
         for piece in self._pieces(size):
@@ -84,22 +53,7 @@ class LogFile:
             yield rest
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        r"""Yield number and text of every line; bytes that are no UTF-8 become U+FFFD.
-
-        Yields
-        ------
-        tuple of (int, str)
-            Counted from 1, without the line end.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder) / "server.log"
-        ...     _ = file.write_bytes(b"one\r\ntwo")
-        ...     list(LogFile(path=file).lines())
-        [(1, 'one'), (2, 'two')]
-        """
+        """Yield number and text of every line; bytes that are no UTF-8 become U+FFFD."""
         number = 0
         for block in self.blocks():
             lines = block.split(b"\n")

@@ -24,34 +24,7 @@ def measured_row(
     load: tuple[object, ...] | None = None,
     details: Mapping[str, Cell | None] | None = None,
 ) -> Row | Refusal:
-    """Return a row of canonical columns, or why no run can be like that.
-
-    Parameters
-    ----------
-    line : int
-        Where it stands in its file, 1-based.
-    cells : mapping
-        Canonical columns in their own units, the root and the bonus token counted; None is empty.
-        A chain is given the ``num_draft_tokens`` that it is served with where there is none.
-    load : tuple, optional
-        As in `Row`.
-    details : mapping, optional
-        As in `Row`; None is left out.
-
-    Returns
-    -------
-    Row or Refusal
-        The refusal has code ``accept_length_above_depth``, ``accept_length_out_of_range``,
-        ``accuracy_above_one``, ``accuracy_increasing``, ``not_positive``, ``not_finite``,
-        ``not_a_number`` or ``out_of_range``.
-
-    Examples
-    --------
-    >>> measured_row(3, {"accept_length": 2.5, "num_steps": 3.0, "topk": 1.0}).cells
-    {'accept_length': 2.5, 'num_steps': 3.0, 'topk': 1.0, 'num_draft_tokens': 4.0}
-    >>> measured_row(3, {"accept_length": 4.5, "num_steps": 3.0}).code
-    'accept_length_above_depth'
-    """
+    """Return a row of canonical columns, or why no run can be like that."""
     filled: dict[str, Cell] = {
         name: float(cell) if isinstance(cell, int) else cell
         for name, cell in cells.items()

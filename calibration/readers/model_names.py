@@ -9,25 +9,7 @@ _MOST_CHARACTERS = 120
 
 
 def model_name(written: str | None) -> str | None:
-    r"""Return the name of a model without where it lies.
-
-    Parameters
-    ----------
-    written : str or None
-        A name, ``owner/name``, a local path, a folder of the hub's cache or an address.
-
-    Returns
-    -------
-    str or None
-        ``owner/name`` as it is, the last component of a path; None where nothing is left.
-
-    Examples
-    --------
-    >>> model_name("acme/Tern-8B"), model_name("/home/ann/models/Tern-8B/")
-    ('acme/Tern-8B', 'Tern-8B')
-    >>> model_name("/root/.cache/hub/models--acme--Tern-8B/snapshots/0123abcd")
-    'acme/Tern-8B'
-    """
+    """Return the name of a model without where it lies."""
     if written is None:
         return None
     text = _CONTROL.sub(" ", written).strip()
@@ -43,13 +25,7 @@ def model_name(written: str | None) -> str | None:
 
 
 def plain_name(written: str | None) -> str | None:
-    r"""Return a word of a file (a dataset, an algorithm, a backend), cut to what a name can be.
-
-    Examples
-    --------
-    >>> plain_name("/data/private/prompts.jsonl"), plain_name("mt-bench")
-    ('prompts.jsonl', 'mt-bench')
-    """
+    """Return a word of a file (a dataset, an algorithm, a backend), cut to what a name can be."""
     if written is None:
         return None
     parts = [part for part in re.split(r"[/\\]+", _CONTROL.sub(" ", written)) if part.strip()]

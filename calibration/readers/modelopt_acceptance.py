@@ -32,43 +32,12 @@ _CONVENTIONS = (
 
 
 def recognise(head: str) -> bool:
-    r"""Return whether a text has the tables of Model-Optimizer.
-
-    Examples
-    --------
-    >>> recognise('{"Request_AL": {"0": [2.5]}, "Average_AL": 2.5}')
-    True
-    """
+    """Return whether a text has the tables of Model-Optimizer."""
     return bool(json_keys(head) & _KEYS)
 
 
 def read(source: SourceText) -> Reading:
-    r"""Return the acceptance that the tables give.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    Reading
-        From the histogram; without it from the joint table; without both from the conditional one,
-        whose running product is the joint one.
-
-    Raises
-    ------
-    FormatError
-        With code ``malformed_json`` or ``no_points``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = '{"Acceptance_Length_Histogram": {"1": 50, "2": 30, "3": 20}}'
-    >>> row = read(SourceText(path=Path("a.json"), text=text, encoding="utf-8")).rows[0]
-    >>> row.cells["accept_length"], row.cells["full_accuracy"]
-    (1.7, (0.5, 0.2))
-    """
+    """Return the acceptance that the tables give."""
     findings = Findings(source.path, ACCEPTANCE_MESSAGES)
     for record in json_objects(source, findings):
         _keep(findings, record.line, record.fields)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from specmodel.units import PERCENT
 
+# What stands for an empty cell, in lower case. ``nan`` does not: it is a result gone wrong.
 MISSING = frozenset({"", "-", "\N{EN DASH}", "\N{EM DASH}", "n/a", "na"})
-"""What stands for an empty cell, in lower case. ``nan`` does not: it is a result gone wrong."""
 
 _PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.ASCII | re.IGNORECASE)
@@ -21,15 +21,7 @@ _ONE_GROUP = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}", re.ASCII)  # or three dec
 
 
 class NumeralError(ValueError):
-    """A cell is not a usable number.
-
-    Parameters
-    ----------
-    code : str
-        ``not_a_number`` or ``not_finite``.
-    message : str
-        What was found, and what to do.
-    """
+    """A cell is not a usable number."""
 
     def __init__(self, code: str, message: str) -> None:
         self.code, self.message = code, message
@@ -37,42 +29,12 @@ class NumeralError(ValueError):
 
 
 def is_missing(cell: str) -> bool:
-    """Return whether a cell counts as empty.
-
-    Examples
-    --------
-    >>> [is_missing(cell) for cell in ("", " N/A ", "nan", "0")]
-    [True, True, False, False]
-    """
+    """Return whether a cell counts as empty."""
     return cell.strip().lower() in MISSING
 
 
 def parse_number(cell: str, *, decimal_comma: bool = False) -> float:
-    """Return the number that a cell holds; ``%`` divides by 100.
-
-    Parameters
-    ----------
-    cell : str
-        As written.
-    decimal_comma : bool
-        Whether the comma is the decimal sign and the point groups thousands; otherwise the
-        reverse.
-
-    Returns
-    -------
-    float
-        Finite.
-
-    Raises
-    ------
-    NumeralError
-        With code ``not_a_number`` or ``not_finite``.
-
-    Examples
-    --------
-    >>> parse_number("3,129.5"), parse_number("2.526,8", decimal_comma=True), parse_number("76 %")
-    (3129.5, 2526.8, 0.76)
-    """
+    """Return the number that a cell holds; ``%`` divides by 100."""
     text = cell.strip().replace("\N{MINUS SIGN}", "-")
     percent = text.endswith("%")
     number = _with_point(text[:-1].rstrip() if percent else text, decimal_comma=decimal_comma)
@@ -91,30 +53,6 @@ def parse_list(cell: str, *, decimal_comma: bool = False) -> tuple[float, ...]:
 
     Brackets around the list are ignored. Where the point is the decimal sign, commas separate
     as well, for lists that were copied from a program's output.
-
-    Parameters
-    ----------
-    cell : str
-        As written; not empty.
-    decimal_comma : bool
-        As in `parse_number`.
-
-    Returns
-    -------
-    tuple of float
-        In the order of the cell. One separator at the end is ignored.
-
-    Raises
-    ------
-    NumeralError
-        If an element is not a number.
-
-    Examples
-    --------
-    >>> parse_list("78.0%;53.0%"), parse_list("[0.78, 0.53]")
-    ((0.78, 0.53), (0.78, 0.53))
-    >>> parse_list("0,76;0,502", decimal_comma=True)
-    (0.76, 0.502)
     """
     text = cell.strip()
     if text[:1] + text[-1:] in {"[]", "()", "{}"}:
@@ -132,11 +70,6 @@ def uses_decimal_comma(cells: Iterable[str]) -> bool:
     Only to be asked where the comma does not separate columns. ``2,59`` and ``0,502`` can only
     be decimal. ``2,593`` can be either: it is decimal unless another cell shows that the point
     is (``2.59``) or that the comma groups (``1,234.5``).
-
-    Examples
-    --------
-    >>> uses_decimal_comma(["2,593", "184,8"]), uses_decimal_comma(["2,593", "18.84"])
-    (True, False)
     """
     either = point_is_decimal = False
     for cell in cells:

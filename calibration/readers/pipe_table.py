@@ -15,68 +15,27 @@ _MOST_CHARACTERS = 4000  # of a row; what is longer is no row of a table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipeRow:
-    """One row of a table.
+    """One row of a table."""
 
-    Parameters
-    ----------
-    line : int
-        Its line, 1-based.
-    cells : mapping from str to str
-        By heading, as `heading` gives it.
-    is_complete : bool
-        Whether it has a cell for every heading.
-    """
-
-    line: int
-    cells: Mapping[str, str]
-    is_complete: bool
+    line: int  # its line, 1-based
+    cells: Mapping[str, str]  # by heading, as `heading` gives it
+    is_complete: bool  # whether it has a cell for every heading
 
 
 def heading(written: str) -> str:
-    """Return a heading without its unit, emphasis and case.
-
-    Examples
-    --------
-    >>> heading(" **Output  Throughput (tok/s)** ")
-    'output throughput'
-    """
+    """Return a heading without its unit, emphasis and case."""
     return " ".join(_UNIT.sub(" ", written).strip(_EMPHASIS).casefold().split())
 
 
 def has_table(text: str, is_known: Callable[[Headings], bool]) -> bool:
-    r"""Return whether a text has a line of headings that are known.
-
-    Examples
-    --------
-    >>> has_table("words\n| a | b |\n", lambda headings: "a" in headings)
-    True
-    """
+    """Return whether a text has a line of headings that are known."""
     return any(
         is_known(_headings(line)) for line in text.split("\n") if line.lstrip().startswith("|")
     )
 
 
 def pipe_rows(text: str, is_known: Callable[[Headings], bool]) -> Iterator[PipeRow]:
-    r"""Yield the rows of every table whose headings are known; other text is passed over.
-
-    Parameters
-    ----------
-    text : str
-        Any text; a table is a run of lines that begin with ``|``, with or without ruled lines.
-    is_known : callable
-        Whether headings are those of the table that is sought.
-
-    Yields
-    ------
-    PipeRow
-        In the order of the text.
-
-    Examples
-    --------
-    >>> text = "words\n| a (s) | b |\n| --- | --- |\n| 1 | 2 |\n| 3\n\nmore | words\n"
-    >>> [(row.line, row.cells, row.is_complete) for row in pipe_rows(text, lambda h: "b" in h)]
-    [(4, {'a': '1', 'b': '2'}, True), (5, {'a': '3'}, False)]
-    """
+    """Yield the rows of every table whose headings are known; other text is passed over."""
     headings: Headings = ()
     in_table = False
     for number, line in enumerate(text.split("\n"), start=1):

@@ -76,15 +76,10 @@ class _Layout:
 
 
 def recognise(head: str) -> bool:
-    r"""Return whether a text is a table of points.
+    """Return whether a text is a table of points.
 
     It is one if its header has a column about acceptance, or if it is a table of depths and
     throughputs with runs at ``num_steps`` 0, which is how a baseline is written down.
-
-    Examples
-    --------
-    >>> recognise("tau;tok/s\n2,3;90,0\n"), recognise("name,colour\napple,red\n")
-    (True, False)
     """
     table = split_table(head, _is_known)
     if table is None:
@@ -99,31 +94,7 @@ def recognise(head: str) -> bool:
 
 
 def read(source: SourceText) -> Reading:
-    r"""Return the rows of a table, the rows that were dropped and why.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    Reading
-        With at least one row.
-
-    Raises
-    ------
-    FormatError
-        With code ``no_points`` where no row is left; the message has the first reasons.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = "accept_length,throughput,baseline\n2.1,82.3,90.0\nabout 2,80,90\n"
-    >>> reading = read(SourceText(path=Path("bench.csv"), text=text, encoding="utf-8"))
-    >>> len(reading.rows), str(reading.dropped[0])
-    (1, "bench.csv, line 3, column accept_length: 'about 2' is not a number")
-    """
+    """Return the rows of a table, the rows that were dropped and why."""
     table = split_table(source.text, _is_known)
     if table is None:
         raise FormatError(source.path, "nothing but comments", code="empty_file")

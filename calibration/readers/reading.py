@@ -7,61 +7,38 @@ from typing import Protocol, TypeAlias
 
 from calibration.readers.log_file import LogFile
 
+# A value of one canonical column: a number, a text or a list of accuracies.
 Cell: TypeAlias = float | str | tuple[float, ...]
-"""A value of one canonical column: a number, a text or a list of accuracies."""
 
+# Beside the canonical columns: where a throughput comes from when it was not measured.
+#
+# ``step_time`` (decode only), ``speedup``, or ``rows`` (the mean of baseline rows).
 ORIGIN_NAMES = ("throughput_origin", "baseline_origin")
-"""Beside the canonical columns: where a throughput comes from when it was not measured.
-
-``step_time`` (decode only), ``speedup``, or ``rows`` (the mean of baseline rows).
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceText:
-    """The decoded text of one file.
+    """The decoded text of one file."""
 
-    Parameters
-    ----------
-    path : Path
-        Where it was read from.
-    text : str
-        Its content, without a byte order mark.
-    encoding : str
-        How it was decoded.
-    guessed : bool
-        Whether the encoding is a guess because the bytes were not UTF-8.
-    """
-
-    path: Path
-    text: str
-    encoding: str
-    guessed: bool = False
+    path: Path  # where it was read from
+    text: str  # its content, without a byte order mark
+    encoding: str  # how it was decoded
+    guessed: bool = False  # whether the encoding is a guess because the bytes were not UTF-8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One measurement as a file gives it.
+    """One measurement as a file gives it."""
 
-    Parameters
-    ----------
-    line : int
-        Line of the file, 1-based; the first one where a row takes several.
-    cells : mapping from str to float, str or tuple of float
-        Canonical columns that are filled, and `ORIGIN_NAMES` where they say something.
-    extra : mapping from str to str
-        Columns whose meaning is not known, as written.
-    load : tuple, optional
-        System and load as they were asked for: a run with speculation and one without at equal
-        loads are a pair. None where the file does not pair its rows itself.
-    details : mapping from str to float, str or tuple of float
-        How the row came about (``lines`` pooled, ``rounds``, ``rank`` ...); no columns.
-    """
-
-    line: int
+    line: int  # line of the file, 1-based; the first one where a row takes several
+    # canonical columns that are filled, and `ORIGIN_NAMES` where they say something
     cells: Mapping[str, Cell]
+    # columns whose meaning is not known, as written
     extra: Mapping[str, str] = field(default_factory=dict)
+    # system and load as they were asked for: a run with speculation and one without at equal loads
+    # are a pair. None where the file does not pair its rows itself
     load: tuple[object, ...] | None = None
+    # how the row came about (``lines`` pooled, ``rounds``, ``rank`` ...); no columns
     details: Mapping[str, Cell] = field(default_factory=dict)
 
     @property
@@ -72,30 +49,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """A row that was left out, or a number of lines that were left out for one reason.
+    """A row that was left out, or a number of lines that were left out for one reason."""
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    line : int
-        Its line, 1-based.
-    code : str
-        The reason, for machines.
-    message : str
-        The reason, for people: what was found and what is allowed.
-    column : str
-        The column at fault as the file calls it; empty where it is the row as a whole.
-    count : int
-        How many; ``line`` is the first one.
-    """
-
-    path: Path
-    line: int
-    code: str
-    message: str
+    path: Path  # the file
+    line: int  # its line, 1-based
+    code: str  # the reason, for machines
+    message: str  # the reason, for people: what was found and what is allowed
+    # the column at fault as the file calls it; empty where it is the row as a whole
     column: str = ""
-    count: int = 1
+    count: int = 1  # how many; ``line`` is the first one
 
     def __str__(self) -> str:
         return f"{self.path}, {self.within_file}"
@@ -111,24 +73,12 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointWarning:
-    """Something that the user should know about rows that were kept.
+    """Something that the user should know about rows that were kept."""
 
-    Parameters
-    ----------
-    code : str
-        The kind of warning, for machines.
-    message : str
-        What was found and what it means.
-    path : Path or None
-        The file, where it concerns one.
-    lines : tuple of int
-        The lines of that file, where it concerns some.
-    """
-
-    code: str
-    message: str
-    path: Path | None = None
-    lines: tuple[int, ...] = ()
+    code: str  # the kind of warning, for machines
+    message: str  # what was found and what it means
+    path: Path | None = None  # the file, where it concerns one
+    lines: tuple[int, ...] = ()  # the lines of that file, where it concerns some
 
     def __str__(self) -> str:
         if self.path is None:
@@ -138,36 +88,19 @@ class PointWarning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Everything that one file says.
+    """Everything that one file says."""
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    format : str
-        The format as recognised from the content.
-    rows : tuple of Row
-        What could be used, in the order of the file.
-    dropped : tuple of Dropped
-        What could not.
-    warnings : tuple of PointWarning
-        At most one of each code.
-    era : tuple of str
-        Layouts found, each named by the oldest release that writes it; empty where the format has
-        one layout.
-    conventions : tuple of str
-        What the numbers of this format mean and what was converted, a sentence each.
-    cost_table : tuple of mapping from str to float
-        Probes of a cost table; such a file has no rows.
-    """
-
-    path: Path
-    format: str
-    rows: tuple[Row, ...]
-    dropped: tuple[Dropped, ...] = ()
-    warnings: tuple[PointWarning, ...] = ()
+    path: Path  # the file
+    format: str  # the format as recognised from the content
+    rows: tuple[Row, ...]  # what could be used, in the order of the file
+    dropped: tuple[Dropped, ...] = ()  # what could not
+    warnings: tuple[PointWarning, ...] = ()  # at most one of each code
+    # layouts found, each named by the oldest release that writes it; empty where the format has one
+    # layout
     era: tuple[str, ...] = ()
+    # what the numbers of this format mean and what was converted, a sentence each
     conventions: tuple[str, ...] = ()
+    # probes of a cost table; such a file has no rows
     cost_table: tuple[Mapping[str, float], ...] = ()
 
 
@@ -206,13 +139,7 @@ class LogReader(Protocol):
 
 
 def format_lines(lines: tuple[int, ...], most: int = 8) -> str:
-    """Return ``", line 3"`` or ``", lines 3, 5 and 9 more"``; nothing without lines.
-
-    Examples
-    --------
-    >>> format_lines((3,)), format_lines((3, 5)), format_lines((1, 2, 3, 4), most=2)
-    (', line 3', ', lines 3, 5', ', lines 1, 2 and 2 more')
-    """
+    """Return ``", line 3"`` or ``", lines 3, 5 and 9 more"``; nothing without lines."""
     if not lines:
         return ""
     shown = ", ".join(str(line) for line in lines[:most])

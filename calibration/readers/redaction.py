@@ -11,15 +11,7 @@ _MARK = "\N{HORIZONTAL ELLIPSIS}"
 
 
 def redacted(text: str) -> str:
-    """Return a text without what looks like a key, a token or a path.
-
-    Examples
-    --------
-    >>> redacted("HF_TOKEN=hf_abcdef python serve.py /home/ann/model")
-    '… python serve.py …'
-    >>> redacted("name,colour")
-    'name,colour'
-    """
+    """Return a text without what looks like a key, a token or a path."""
     for pattern in (_NAMED, _PATH, _LONG):
         text = pattern.sub(_MARK, text)
     return text

@@ -8,11 +8,11 @@ from itertools import pairwise
 from calibration.readers.reading import Cell
 from specmodel.units import PERCENT
 
+# Algorithms that draft a block in one forward: the depth does not bound the accept length.
 BLOCK_DRAFTERS = ("dflash", "dspark", "peagle", "pard", "domino", "dfly")
-"""Algorithms that draft a block in one forward: the depth does not bound the accept length."""
 
+# Largest relative gap between an accept length and 1 + sum of full accuracy that is not said.
 SUM_TOLERANCE = 0.05
-"""Largest relative gap between an accept length and 1 + sum of full accuracy that is not said."""
 
 _PERCENT_TOLERANCE = 0.02
 _ROUNDING = 1e-9
@@ -20,50 +20,25 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why a row cannot be used.
+    """Why a row cannot be used."""
 
-    Parameters
-    ----------
-    code : str
-        The reason, for machines.
-    column : str
-        The canonical column at fault.
-    message : str
-        The reason, for people.
-    looks_like_percent : bool
-        Whether the accuracies, read as percent, give the row's own accept length.
-    """
-
-    code: str
-    column: str
-    message: str
+    code: str  # the reason, for machines
+    column: str  # the canonical column at fault
+    message: str  # the reason, for people
+    # whether the accuracies, read as percent, give the row's own accept length
     looks_like_percent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedRow:
-    """A row that holds together.
+    """A row that holds together."""
 
-    Parameters
-    ----------
-    cells : mapping
-        The cells, completed by what follows from them.
-    notes : tuple of str
-        Codes of warnings about it.
-    """
-
-    cells: Mapping[str, Cell]
-    notes: tuple[str, ...] = ()
+    cells: Mapping[str, Cell]  # the cells, completed by what follows from them
+    notes: tuple[str, ...] = ()  # codes of warnings about it
 
 
 def number(cells: Mapping[str, Cell], name: str) -> float | None:
-    """Return a number of a row, None where it is missing.
-
-    Examples
-    --------
-    >>> number({"num_steps": 3.0}, "num_steps"), number({}, "topk")
-    (3.0, None)
-    """
+    """Return a number of a row, None where it is missing."""
     value = cells.get(name)
     return value if isinstance(value, float) else None
 
@@ -72,11 +47,6 @@ def is_block_drafter(cells: Mapping[str, Cell]) -> bool:
     """Return whether a row drafts a whole block in one forward.
 
     Said by the algorithm, or by a chain of one step that verifies more than its draft and root.
-
-    Examples
-    --------
-    >>> is_block_drafter({"algorithm": "DFLASH"}), is_block_drafter({"algorithm": "EAGLE3"})
-    (True, False)
     """
     algorithm = str(cells.get("algorithm", "")).casefold().replace("-", "").replace("_", "")
     if algorithm.startswith(BLOCK_DRAFTERS):
@@ -88,19 +58,7 @@ def is_block_drafter(cells: Mapping[str, Cell]) -> bool:
 
 
 def longest_accept_length(cells: Mapping[str, Cell]) -> tuple[float, str] | None:
-    """Return the most tokens that a round of this row can emit, and why; None where unknown.
-
-    Returns
-    -------
-    tuple of (float, str) or None
-        ``num_steps + 1`` for chains and trees, ``num_draft_tokens`` where that is less, for block
-        drafters and where the depth is unknown, [tokens].
-
-    Examples
-    --------
-    >>> longest_accept_length({"num_steps": 3.0})
-    (4.0, 'num_steps + 1')
-    """
+    """Return the most tokens that a round of this row can emit, and why; None where unknown."""
     num_steps, num_draft_tokens = number(cells, "num_steps"), number(cells, "num_draft_tokens")
     by_depth = num_steps is not None and not is_block_drafter(cells)
     if num_steps is not None and by_depth and num_steps + 1 <= (num_draft_tokens or math.inf):
@@ -111,25 +69,7 @@ def longest_accept_length(cells: Mapping[str, Cell]) -> tuple[float, str] | None
 
 
 def check_row(cells: Mapping[str, Cell]) -> CheckedRow | Refusal:
-    """Return the row with its root counted and its accept length filled, or why it is refused.
-
-    Parameters
-    ----------
-    cells : mapping
-        Canonical columns of one row, each valid by itself.
-
-    Returns
-    -------
-    CheckedRow or Refusal
-        The first defect that applies.
-
-    Examples
-    --------
-    >>> check_row({"accept_length": 9.0, "num_steps": 3.0}).code
-    'accept_length_out_of_range'
-    >>> check_row({"full_accuracy": (0.7, 0.5)}).cells["accept_length"]
-    2.2
-    """
+    """Return the row with its root counted and its accept length filled, or why it is refused."""
     completed, notes = _with_root(cells)
     refusal = (
         _refused_accuracy(completed) or _refused_topk(completed) or _refused_experts(completed)

@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
+# What a throughput may be counted over.
 SCOPES: Final = ("aggregate", "per_user", "per_gpu")
-"""What a throughput may be counted over."""
 
 _SPELLINGS: Final = {
     **dict.fromkeys(("", "total", "aggregate", "aggregated", "sum", "all", "overall"), "aggregate"),
@@ -19,23 +19,7 @@ _BETWEEN = re.compile(r"[_/]*(?:per_)?")
 
 
 def scope_of(written: str) -> str | None:
-    """Return the scope that a text stands for, None where it stands for none.
-
-    Parameters
-    ----------
-    written : str
-        A scope (``per user``) or a unit with one (``tok/s/user``), in any case.
-
-    Returns
-    -------
-    str or None
-        One of `SCOPES`. A unit that names no scope is that of the whole.
-
-    Examples
-    --------
-    >>> [scope_of(text) for text in ("Per-User", "tok/s/gpu", "total", "tok/s", "per banana")]
-    ['per_user', 'per_gpu', 'aggregate', 'aggregate', None]
-    """
+    """Return the scope that a text stands for, None where it stands for none."""
     text = re.sub(r"[\s-]+", "_", written.strip().strip("()[]").casefold())
     rate = _TOKEN_RATE.match(text)
     rest = text[rate.end() :] if rate else text

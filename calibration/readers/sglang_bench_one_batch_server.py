@@ -49,44 +49,13 @@ _WARM_UP = ("warmup", "warm-up", "warm_up")
 
 
 def recognise(head: str) -> bool:
-    """Return whether a text is JSON lines of ``bench_one_batch_server``.
-
-    Examples
-    --------
-    >>> recognise('{"run_name": "a", "batch_size": 1, "output_throughput": 9.0, "last_ttft": 0.1')
-    True
-    """
+    """Return whether a text is JSON lines of ``bench_one_batch_server``."""
     keys = json_keys(head)
     return keys >= _KEYS and bool(keys & _ONE_OF)
 
 
 def read(source: SourceText) -> Reading:
-    """Return a row for each line.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    Reading
-        With at least one row.
-
-    Raises
-    ------
-    FormatError
-        With code ``no_rows``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = ('{"run_name": "a", "batch_size": 8, "input_len": 1000, "output_len": 200, '
-    ...         '"output_throughput": 500.0, "last_ttft": 0.25, "acc_length": 2.5}')
-    >>> row = read(SourceText(path=Path("result.jsonl"), text=text, encoding="utf-8")).rows[0]
-    >>> row.cells["step_time_ms"], row.cells["context_tokens"], row.cells["ttft_ms"]
-    (40.0, 1100.0, 250.0)
-    """
+    """Return a row for each line."""
     found = json_records(source)
     findings = Findings(source.path, _MESSAGES, SGLANG_CODES)
     findings.drop_cut_off(found.broken, CUT_OFF)

@@ -44,43 +44,12 @@ _CONVENTIONS: Final = (
 
 
 def recognise(head: str) -> bool:
-    """Return whether a text has a markdown table of ``bench_one_batch_server``.
-
-    Examples
-    --------
-    >>> recognise("| batch size | output throughput (tok/s) | acc length | ITL (ms) |")
-    True
-    """
+    """Return whether a text has a markdown table of ``bench_one_batch_server``."""
     return has_table(head, _is_known)
 
 
 def read(source: SourceText) -> Reading:
-    r"""Return a row for each row of every table.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    Reading
-        With at least one row.
-
-    Raises
-    ------
-    FormatError
-        With code ``no_rows``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = ("| batch size | input len | output throughput (tok/s) | acc length |\n"
-    ...         "| --- | --- | --- | --- |\n| 8 | 1024 | 500.00 | 2.50 |\n")
-    >>> row = read(SourceText(path=Path("result.md"), text=text, encoding="utf-8")).rows[0]
-    >>> row.cells["step_time_ms"], row.cells["context_tokens"]
-    (40.0, 1024.0)
-    """
+    """Return a row for each row of every table."""
     findings = Findings(source.path, _MESSAGES, SGLANG_CODES)
     for row in pipe_rows(source.text, _is_known):
         if row.is_complete:

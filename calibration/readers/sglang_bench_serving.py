@@ -75,46 +75,13 @@ class _Acceptance:
 
 
 def recognise(head: str) -> bool:
-    """Return whether a text is JSON lines of ``bench_serving``.
-
-    Examples
-    --------
-    >>> recognise('{"backend": "sglang", "completed": 1, "duration": 2.0, '
-    ...           '"output_throughput": 9.0, "mean_e2e_latency_ms": 5.0')
-    True
-    """
+    """Return whether a text is JSON lines of ``bench_serving``."""
     keys = json_keys(head)
     return keys >= _KEYS and any(key.endswith("_e2e_latency_ms") for key in keys)
 
 
 def read(source: SourceText) -> Reading:
-    """Return a row for each line.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    Reading
-        With at least one row.
-
-    Raises
-    ------
-    FormatError
-        With code ``no_rows``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = ('{"backend": "sglang", "completed": 8, "duration": 4.0, "concurrency": 7.5, '
-    ...         '"output_throughput": 500.0, "mean_e2e_latency_ms": 900.0, "mean_tpot_ms": 12.0, '
-    ...         '"mean_itl_ms": 12.0, "accept_length": 2.5}')
-    >>> row = read(SourceText(path=Path("a.jsonl"), text=text, encoding="utf-8")).rows[0]
-    >>> row.cells["step_time_ms"], row.cells["batch_size"]
-    (30.0, 7.5)
-    """
+    """Return a row for each line."""
     found = json_records(source)
     findings = Findings(source.path, _MESSAGES, SGLANG_CODES)
     findings.drop_cut_off(found.broken, CUT_OFF)

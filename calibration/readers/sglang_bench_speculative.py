@@ -61,43 +61,12 @@ class _Runs:
 
 
 def recognise(head: str) -> bool:
-    """Return whether a text is JSON lines of ``bench_speculative.py``.
-
-    Examples
-    --------
-    >>> recognise('{"batch_size": 1, "steps": 3, "acc_length": 2.4, "step_time": 0.017, "speed": 9')
-    True
-    """
+    """Return whether a text is JSON lines of ``bench_speculative.py``."""
     return json_keys(head) >= _KEYS
 
 
 def read(source: SourceText) -> Reading:
-    """Return a row for each line.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    Reading
-        With at least one row.
-
-    Raises
-    ------
-    FormatError
-        With code ``no_rows``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = ('{"batch_size": 4, "steps": 3, "topk": 1, "num_draft_tokens": 4, '
-    ...         '"acc_length": 2.5, "step_time": 0.02, "speed": 125.0, "completion_tokens": 500}')
-    >>> row = read(SourceText(path=Path("output.jsonl"), text=text, encoding="utf-8")).rows[0]
-    >>> row.cells["output_tokens_per_s"], row.cells["step_time_ms"]
-    (500.0, 20.0)
-    """
+    """Return a row for each line."""
     found = json_records(source)
     findings = Findings(source.path, _MESSAGES, SGLANG_CODES)
     findings.drop_cut_off(found.broken, CUT_OFF)

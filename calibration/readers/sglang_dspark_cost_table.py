@@ -25,13 +25,7 @@ _FALLS = (
 
 
 def recognise(head: str) -> bool:
-    """Return whether a text is a cost table of the DSPARK scheduler.
-
-    Examples
-    --------
-    >>> recognise('{"sample_batch_tokens": [1], "sample_steps_per_sec": [80.0')
-    True
-    """
+    """Return whether a text is a cost table of the DSPARK scheduler."""
     keys = json_keys(head)
     return _SAMPLED[0] in keys or (
         _BIAS in keys and not keys.isdisjoint({"theta_seconds", "alpha_seconds"})
@@ -39,30 +33,7 @@ def recognise(head: str) -> bool:
 
 
 def read(source: SourceText) -> Reading:
-    """Return the step times at the probes of a table.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    Reading
-        Without rows; `Reading.cost_table` has the times, `Reading.era` the form.
-
-    Raises
-    ------
-    FormatError
-        As `table` does.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = '{"sample_batch_tokens": [1, 4], "sample_steps_per_sec": [100.0, 80.0]}'
-    >>> read(SourceText(path=Path("sps.json"), text=text, encoding="utf-8")).cost_table[1]
-    {'batch_tokens': 4.0, 'step_time_ms': 12.5}
-    """
+    """Return the step times at the probes of a table."""
     costs = table(source)
     warnings = (
         (PointWarning(code="step_time_falls", message=_FALLS, path=source.path),)
@@ -81,31 +52,7 @@ def read(source: SourceText) -> Reading:
 
 
 def table(source: SourceText) -> DsparkTable:
-    """Return the table of a file, which can be asked between its probes.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    DsparkTable
-        In either form.
-
-    Raises
-    ------
-    FormatError
-        With code ``bad_json``, ``length_mismatch``, ``invalid_value`` or ``no_rows``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = '{"sample_batch_tokens": [1, 4], "sample_steps_per_sec": [100.0, 80.0]}'
-    >>> costs = table(SourceText(path=Path("sps.json"), text=text, encoding="utf-8"))
-    >>> round(costs.step_time_s(batch_tokens=2.5), 6)
-    0.01125
-    """
+    """Return the table of a file, which can be asked between its probes."""
     fields = json_value(source)
     try:
         costs = _sampled(fields, source) or _additive(fields, source)

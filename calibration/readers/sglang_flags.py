@@ -11,6 +11,7 @@ from calibration.readers.model_names import model_name, plain_name
 from calibration.readers.reading import Cell
 from calibration.readers.row_checks import is_block_drafter
 
+# What each code of `SglangFlags.notes` says to a user.
 NOTE_MESSAGES: Final[Mapping[str, str]] = {
     "adaptive_steps": "the server chose the depth while it ran (adaptive speculation): num_steps "
     "is left empty",
@@ -23,7 +24,6 @@ NOTE_MESSAGES: Final[Mapping[str, str]] = {
     "max_running_requests_48": "max_running_requests is 48, the cap that SGLang sets by itself "
     "when it speculates: above 48 requests the runs are not comparable with a baseline",
 }
-"""What each code of `SglangFlags.notes` says to a user."""
 
 _ABSENT = ("", "none", "null")
 _CAP_OF_SPECULATION = 48  # [requests]
@@ -33,55 +33,21 @@ _LARGEST = 1e15  # no argument of a server is beyond it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SglangFlags:
-    """The server arguments of one SGLang server that bear on speed.
+    """The server arguments of one SGLang server that bear on speed."""
 
-    Parameters
-    ----------
-    cells : dict from str to float or str
-        Canonical columns: ``target_model``, ``engine_version``, ``tp_size`` and ``variant``
-        (``eager`` without CUDA graphs) where known; ``num_steps`` 0 without speculation;
-        ``algorithm``, ``draft_model``, ``num_steps``, ``topk``, ``num_draft_tokens`` with it.
-    notes : tuple of str
-        Codes of `NOTE_MESSAGES`, sorted.
-    dp_size : int or None
-        Schedulers of the server.
-    speculates : bool or None
-        None where the arguments do not say.
-    adaptive : bool
-        Whether the depth changed while the server ran; its cells are empty then.
-    """
-
+    # canonical columns: ``target_model``, ``engine_version``, ``tp_size`` and ``variant``
+    # (``eager`` without CUDA graphs) where known; ``num_steps`` 0 without speculation;
+    # ``algorithm``, ``draft_model``, ``num_steps``, ``topk``, ``num_draft_tokens`` with it
     cells: dict[str, Cell] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    dp_size: int | None = None
-    speculates: bool | None = None
+    notes: tuple[str, ...] = ()  # codes of `NOTE_MESSAGES`, sorted
+    dp_size: int | None = None  # schedulers of the server
+    speculates: bool | None = None  # none where the arguments do not say
+    # whether the depth changed while the server ran; its cells are empty then
     adaptive: bool = False
 
 
 def sglang_cells(arguments: Mapping[str, object]) -> SglangFlags:
-    """Return what the server arguments of SGLang say, in canonical columns.
-
-    Parameters
-    ----------
-    arguments : mapping from str to object
-        Names as in ``ServerArgs``; values as Python or JSON objects, or as text. What is not
-        known is not read.
-
-    Returns
-    -------
-    SglangFlags
-        Empty where nothing is known. Numbers are as written, they may be impossible.
-
-    Examples
-    --------
-    >>> flags = sglang_cells({"model_path": "/data/Tern-8B", "speculative_algorithm": "EAGLE3",
-    ...                       "speculative_num_steps": 3, "speculative_eagle_topk": 1,
-    ...                       "speculative_num_draft_tokens": 8, "api_key": "secret"})
-    >>> flags.cells["target_model"], flags.cells["num_draft_tokens"], flags.notes
-    ('Tern-8B', 4.0, ('draft_tokens_forced',))
-    >>> sglang_cells({"speculative_algorithm": None}).cells, sglang_cells({}).speculates
-    ({'num_steps': 0.0}, None)
-    """
+    """Return what the server arguments of SGLang say, in canonical columns."""
     cells: dict[str, Cell | None] = {
         "target_model": model_name(_text(arguments, "model_path", "model")),
         "engine_version": plain_name(_text(arguments, "version", "sglang_version")),

@@ -16,28 +16,12 @@ _CONSTANTS: Final = {"None": None, "True": True, "False": False}
 _LONGEST_BANNER = 1 << 18  # [characters]
 _LONGEST_VALUE = 1000
 
+# In `notes` of rows whose accept length was set, not measured.
 PINNED_NOTE: Final = "synthetic acceptance"
-"""In `notes` of rows whose accept length was set, not measured."""
 
 
 def server_arguments(banner: str) -> dict[str, object]:
-    """Return the arguments in a ``ServerArgs(...)`` banner.
-
-    Parameters
-    ----------
-    banner : str
-        The line, possibly cut off.
-
-    Returns
-    -------
-    dict from str to object
-        Numbers, texts, ``True``, ``False`` and ``None`` as such; other values as they are written.
-
-    Examples
-    --------
-    >>> server_arguments("server_args=ServerArgs(tp_size=2, note='a, b=(', bs=[1, 2], model='m")
-    {'tp_size': 2, 'note': 'a, b=(', 'bs': '[1, 2]'}
-    """
+    """Return the arguments in a ``ServerArgs(...)`` banner."""
     found = _BANNER.search(banner[:_LONGEST_BANNER])
     if found is None:
         return {}
@@ -61,15 +45,7 @@ def server_arguments(banner: str) -> dict[str, object]:
 
 
 def pinned_accept_length(launch: str) -> bool:
-    """Return whether a command sets the accept length that SGLang is to pretend.
-
-    Examples
-    --------
-    >>> pinned_accept_length("+ SGLANG_SIMULATE_ACC_LEN=3 python -m sglang.launch_server")
-    True
-    >>> pinned_accept_length("export SGLANG_SIMULATE_ACC_LEN=-1")
-    False
-    """
+    """Return whether a command sets the accept length that SGLang is to pretend."""
     found = _PINNED.search(launch)
     return found is not None and float(found[1]) > 0
 

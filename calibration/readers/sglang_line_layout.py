@@ -13,17 +13,17 @@ from typing import Final
 
 from calibration.readers.terminal_text import LINE_PREFIX, NO_DIGITS, Digits, TextPlaces, cleaned
 
+# Table for `bytes.translate` that turns a line into its layout.
 MASK: Final = bytes.maketrans(b"123456789", b"000000000")
-"""Table for `bytes.translate` that turns a line into its layout."""
 
+# Oldest release of each layout.
 ERAS: Final = ("0.4.3", "0.4.6", "0.5.4", "0.5.6", "0.5.16")
-"""Oldest release of each layout."""
 
+# The numbers of a decode line that are read, in the order of `LineLayout.numbers`.
 NUMBERS: Final = ("running", "tokens", "accept_length", "throughput", "cap_length")
-"""The numbers of a decode line that are read, in the order of `LineLayout.numbers`."""
 
+# Most numbers of a rank label, such as the two of ``DP1 TP2``.
 MOST_RANKS: Final = 4
-"""Most numbers of a rank label, such as the two of ``DP1 TP2``."""
 
 _LONGEST_LINE = 4096  # [bytes] of a decode line; today's have up to 500
 _MOST_DIGITS = 8
@@ -59,36 +59,16 @@ class Decimal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineLayout:
-    """What all lines of one layout have in common.
+    """What all lines of one layout have in common."""
 
-    Parameters
-    ----------
-    kind : LineKind
-        ``CUT`` is a decode line without all its values.
-    era : int
-        Index into `ERAS` of a decode line, -1 of others.
-    graph : Graph
-        What a decode line says of its graph.
-    speculative : bool
-        Whether a decode line has an accept length.
-    numbers : tuple of Decimal
-        As in `NUMBERS`.
-    label : tuple of (int, int)
-        Where the rank label stands; empty where there is none.
-    letters : bytes
-        The rank label without its numbers.
-    ranks : tuple of Digits
-        The numbers of the rank label.
-    """
-
-    kind: LineKind
-    era: int = -1
-    graph: Graph = Graph.UNKNOWN
-    speculative: bool = False
+    kind: LineKind  # ``CUT`` is a decode line without all its values
+    era: int = -1  # index into `ERAS` of a decode line, -1 of others
+    graph: Graph = Graph.UNKNOWN  # what a decode line says of its graph
+    speculative: bool = False  # whether a decode line has an accept length
     numbers: tuple[Decimal, ...] = (Decimal(),) * len(NUMBERS)
-    label: tuple[int, int] = (0, 0)
-    letters: bytes = b""
-    ranks: tuple[Digits, ...] = ()
+    label: tuple[int, int] = (0, 0)  # where the rank label stands; empty where there is none
+    letters: bytes = b""  # the rank label without its numbers
+    ranks: tuple[Digits, ...] = ()  # the numbers of the rank label
 
 
 OTHER: Final = LineLayout(kind=LineKind.OTHER)
@@ -116,32 +96,7 @@ _SUFFIXES = (b"cap len", b"est. ", b"fwd occupancy")
 
 
 def line_layout(masked: bytes) -> LineLayout:
-    """Return what a line is and where its numbers stand.
-
-    Parameters
-    ----------
-    masked : bytes
-        The line without its end, translated by `MASK`.
-
-    Returns
-    -------
-    LineLayout
-        Of kind ``OTHER`` for everything that is of no interest, also for a decode line that is
-        quoted inside another.
-
-    Examples
-    --------
-    >>> line = b"[2025-02-11 14:21:03 TP0] Decode batch. #running-req: 2, #token: 1186, "
-    >>> line += b"accept len: 3.32, gen throughput (token/s): 96.75, #queue-req: 0, "
-    >>> layout = line_layout(line.translate(MASK))
-    >>> layout.kind.name, layout.speculative, ERAS[layout.era]
-    ('DECODE', True, '0.4.6')
-    >>> whole = layout.numbers[NUMBERS.index("throughput")].whole
-    >>> line[whole.end - whole.width:whole.end]
-    b'96'
-    >>> line_layout((b"echo: " + line).translate(MASK)).kind.name
-    'OTHER'
-    """
+    """Return what a line is and where its numbers stand."""
     if b"code batch" in masked or b"fill batch" in masked:
         layout = _batch_layout(masked)
         if layout is not None:

@@ -25,37 +25,25 @@ _MOST_LABELS = 900  # keeps a rank's key below 2**63: 901 x 10^16
 _MOST_RANK_LABELS = 4096
 _UNKNOWN: Final = -1
 
+# Key of the ranks beyond 4096 labels, which no server has.
 NO_RANK: Final = -1
-"""Key of the ranks beyond 4096 labels, which no server has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLines:
-    """Decode and prefill lines of one piece of a log, in its order.
+    """Decode and prefill lines of one piece of a log, in its order."""
 
-    Parameters
-    ----------
-    line : numpy.ndarray
-        Line of the file, 1-based.
-    kind, era, graph, speculative : numpy.ndarray
-        As in `LineLayout`.
-    running, tokens, accept_length, throughput, cap_length : numpy.ndarray
-        Numbers of complete decode lines, 0 where there is none.
-    rank : numpy.ndarray
-        A key that lines of one rank share.
-    """
-
-    line: Whole
-    kind: Whole
+    line: Whole  # line of the file, 1-based
+    kind: Whole  # as in `LineLayout`
     era: Whole
     graph: Whole
     speculative: NDArray[np.bool_]
-    running: Real
+    running: Real  # numbers of complete decode lines, 0 where there is none
     tokens: Real
     accept_length: Real
     throughput: Real
     cap_length: Real
-    rank: Whole
+    rank: Whole  # A key that lines of one rank share
 
     def take(self, chosen: Whole | slice) -> "BatchLines":
         """Return some of the lines."""
@@ -64,40 +52,17 @@ class BatchLines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartLine:
-    """A line that tells how a server is started.
+    """A line that tells how a server is started."""
 
-    Parameters
-    ----------
-    line : int
-        Line of the file, 1-based.
-    banner : bool
-        Whether it is the banner with the server's arguments, not the command before it.
-    text : str
-        The line.
-    """
-
-    line: int
-    banner: bool
-    text: str
+    line: int  # line of the file, 1-based
+    banner: bool  # whether it is the banner with the server's arguments, not the command before it
+    text: str  # the line
 
 
 class LineScanner:
     """From blocks of a log to its lines of interest.
 
     Remembers the layouts it has met, at most 16384 of them.
-
-    Parameters
-    ----------
-    remember : bool
-        False looks at each line afresh, which is slow and gives the same.
-
-    Examples
-    --------
-    >>> line = b"[2026-01-14 10:00:55] Decode batch, #running-req: 3, #token: 1030, accept len: 2.5"
-    >>> line += b"4, cuda graph: True, gen throughput (token/s): 239.16, #queue-req: 0, "
-    >>> lines, = LineScanner().scan(b"ready" + bytes([10]) + line)
-    >>> lines.line, lines.running, lines.accept_length, lines.throughput
-    (array([2]), array([3.]), array([2.54]), array([239.16]))
     """
 
     def __init__(self, *, remember: bool = True) -> None:

@@ -19,27 +19,13 @@ _DATA_PARALLEL = "DP"
 
 @dataclass(slots=True)
 class ServerSection:
-    """What one server wrote into a log.
+    """What one server wrote into a log."""
 
-    Parameters
-    ----------
-    number : int
-        Counted from 0.
-    flags : SglangFlags
-        What it was started with; empty where the log does not say.
-    log_interval : int or None
-        Decode iterations from one decode line to the next.
-    pinned : bool
-        Whether its accept length was set, not measured.
-    streams : dict from int to RankStream
-        By rank.
-    """
-
-    number: int
-    flags: SglangFlags
-    log_interval: int | None = None
-    pinned: bool = False
-    streams: dict[int, RankStream] = field(default_factory=dict)
+    number: int  # counted from 0
+    flags: SglangFlags  # what it was started with; empty where the log does not say
+    log_interval: int | None = None  # decode iterations from one decode line to the next
+    pinned: bool = False  # whether its accept length was set, not measured
+    streams: dict[int, RankStream] = field(default_factory=dict)  # by rank
 
     def counted(self) -> list[RankStream]:
         """Return the streams that count: of the ranks of one DP rank the lowest."""
@@ -179,13 +165,7 @@ def _is_capped(stream: RankStream, cells: Mapping[str, Cell | None]) -> bool:
 
 
 def _rank(label: str) -> tuple[int | None, tuple[int, ...]]:
-    """Return the DP rank in a label, and the other ranks.
-
-    Examples
-    --------
-    >>> _rank("DP1 TP2"), _rank("TP3"), _rank("")
-    ((1, (2,)), (None, (3,)), (None, ()))
-    """
+    """Return the DP rank in a label, and the other ranks."""
     data_parallel: int | None = None
     others = []
     for part in label.split():

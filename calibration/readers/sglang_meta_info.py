@@ -88,13 +88,7 @@ class _Reply:
 
 
 def recognise(head: str) -> bool:
-    """Return whether a text holds replies of SGLang.
-
-    Examples
-    --------
-    >>> recognise('{"text": "a", "meta_info": {"completion_tokens": 9, "spec_verify_ct": 4}}')
-    True
-    """
+    """Return whether a text holds replies of SGLang."""
     keys = json_keys(head)
     if keys & _OTHER_FORMATS:
         return False
@@ -103,31 +97,7 @@ def recognise(head: str) -> bool:
 
 
 def read(source: SourceText) -> Reading:
-    """Return one row for all replies of a model; native replies name none and are one.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file: a list of replies, or one a line.
-
-    Returns
-    -------
-    Reading
-        With at least one row.
-
-    Raises
-    ------
-    FormatError
-        With code ``bad_json``, ``no_rows``, or ``invalid_value`` for counts that cannot be.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = '{"spec_verify_ct": 4, "completion_tokens": 9, "spec_accept_histogram": [1, 2, 1]}'
-    >>> row = read(SourceText(path=Path("a.json"), text=text, encoding="utf-8")).rows[0]
-    >>> row.cells["accept_length"], row.cells["full_accuracy"], row.cells["num_steps"]
-    (2.0, (0.75, 0.25), 2.0)
-    """
+    """Return one row for all replies of a model; native replies name none and are one."""
     found = json_records(source)
     if found.broken and not found.records:
         json_records_or_refuse(source)

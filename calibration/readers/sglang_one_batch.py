@@ -8,31 +8,23 @@ from typing import Final
 from calibration.readers.reading import Cell
 from specmodel.units import MILLI
 
+# What the notes of `one_batch_cells` say to a user.
 ONE_BATCH_MESSAGES: Final[Mapping[str, str]] = {
     "depth_unknown": "the benchmark does not write the number of draft steps: num_steps is left "
     "empty; give it as an option or take it from the server's log",
     "speculation_unknown": "no accept length at all: whether the server speculated is not known, "
     "so accept_length, num_steps and step_time_ms are left empty",
 }
-"""What the notes of `one_batch_cells` say to a user."""
 
 _NOT_SPECULATING = ("n/a", "na", "none", "null", "-", "\N{EM DASH}", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """What a case says of speculation.
+    """What a case says of speculation."""
 
-    Parameters
-    ----------
-    is_known : bool
-        Whether the layout says it.
-    accept_length : float or None
-        None where it says that there is none.
-    """
-
-    is_known: bool
-    accept_length: float | None = None
+    is_known: bool  # whether the layout says it
+    accept_length: float | None = None  # none where it says that there is none
 
     @property
     def is_baseline(self) -> bool:
@@ -41,21 +33,7 @@ class Acceptance:
 
 
 def acceptance_of(written: object) -> Acceptance:
-    """Return what an accept length means that stands in a case.
-
-    Parameters
-    ----------
-    written : object
-        A number, -1 or 0 for none; null or a text such as ``n/a`` for none; anything else is not
-        understood.
-
-    Examples
-    --------
-    >>> acceptance_of(-1).is_baseline, acceptance_of("n/a").is_baseline, acceptance_of("2.87")
-    (True, True, Acceptance(is_known=True, accept_length=2.87))
-    >>> acceptance_of("about two").is_known
-    False
-    """
+    """Return what an accept length means that stands in a case."""
     if written is None:
         return Acceptance(is_known=True)
     if isinstance(written, str):
@@ -75,22 +53,7 @@ def acceptance_of(written: object) -> Acceptance:
 def one_batch_cells(
     batch_size: float, output_tokens_per_s: float, acceptance: Acceptance
 ) -> tuple[dict[str, Cell | None], tuple[str, ...]]:
-    """Return the cells of a case, and codes of `ONE_BATCH_MESSAGES`.
-
-    Parameters
-    ----------
-    batch_size : float
-        Requests of the one batch.
-    output_tokens_per_s : float
-        Of the whole batch, decode only.
-    acceptance : Acceptance
-        What the case says of speculation.
-
-    Examples
-    --------
-    >>> one_batch_cells(8.0, 500.0, Acceptance(is_known=True, accept_length=2.5))[0]["step_time_ms"]
-    40.0
-    """
+    """Return the cells of a case, and codes of `ONE_BATCH_MESSAGES`."""
     cells: dict[str, Cell | None] = {
         "engine": "sglang",
         "batch_size": batch_size,

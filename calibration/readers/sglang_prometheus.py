@@ -83,78 +83,24 @@ class _Scheduler:
 
 
 def recognise(head: str) -> bool:
-    r"""Return whether a text is a scrape of SGLang.
-
-    Examples
-    --------
-    >>> recognise('# TYPE sglang:gen_throughput gauge\nsglang:gen_throughput{model_name="a"} 3.0\n')
-    True
-    """
+    """Return whether a text is a scrape of SGLang."""
     return is_exposition(head, _PREFIX)
 
 
 def series_key(source: SourceText) -> tuple[str, ...]:
-    """Return what the scrapes of one server share: the models and where they run.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = 'sglang:num_running_reqs{model_name="a/b"} 3.0'
-    >>> series_key(SourceText(path=Path("1.prom"), text=text, encoding="utf-8"))
-    ('sglang_prometheus', 'a/b', '')
-    """
+    """Return what the scrapes of one server share: the models and where they run."""
     scrapes = read_exposition(source, _NAMES).scrapes
     servers = {_server(sample) for scrape in scrapes for sample in scrape.samples}
     return (FORMAT, *(part for server in sorted(servers) for part in server))
 
 
 def read(source: SourceText) -> Reading:
-    r"""Return the rows of one file: since the server started, or between scrapes appended to it.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    Reading
-        With at least one row.
-
-    Raises
-    ------
-    FormatError
-        With code ``no_rows``, where the verify counter is missing for example, or
-        ``invalid_value``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = "sglang:generation_tokens_total 250.0\nsglang:spec_verify_calls_total 100.0\n"
-    >>> read(SourceText(path=Path("1.prom"), text=text, encoding="utf-8")).rows[0].cells
-    {'accept_length': 2.5, 'verify_rounds': 100.0, 'engine': 'sglang'}
-    """
+    """Return the rows of one file: since the server started, or between scrapes appended to it."""
     return read_series([source])
 
 
 def read_series(sources: Sequence[SourceText]) -> Reading:
-    """Return the rows of several scrapes of one server: a row for each pair and rank.
-
-    Parameters
-    ----------
-    sources : sequence of SourceText
-        In any order: times decide, names where a sample time is missing.
-
-    Returns
-    -------
-    Reading
-        With at least one row, and the path of the first source.
-
-    Raises
-    ------
-    FormatError
-        As `read` does.
-    """
+    """Return the rows of several scrapes of one server: a row for each pair and rank."""
     findings = Findings(sources[0].path, _MESSAGES, SGLANG_CODES)
     moments, expositions = moments_of_servers(sources, _NAMES, _moments)
     for source, exposition in zip(sources, expositions, strict=True):

@@ -38,13 +38,7 @@ _CONVENTIONS: Final = (
 
 
 def recognise(head: str) -> bool:
-    r"""Return whether a text is the output of ``send_one``.
-
-    Examples
-    --------
-    >>> recognise("Paris is the capital.\nacc_length=2.50\nspeed=180.00 token/s\n")
-    True
-    """
+    """Return whether a text is the output of ``send_one``."""
     if has_table(head, _is_known):
         return True
     has_speed = has_accept_length = False
@@ -56,31 +50,7 @@ def recognise(head: str) -> bool:
 
 
 def read(source: SourceText) -> Reading:
-    r"""Return a row for each request.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    Reading
-        With at least one row.
-
-    Raises
-    ------
-    FormatError
-        With code ``no_rows``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = "acc_length=2.50\nspeed=125.00 token/s\n"
-    >>> row = read(SourceText(path=Path("out.txt"), text=text, encoding="utf-8")).rows[0]
-    >>> row.cells["step_time_ms"], row.cells["batch_size"]
-    (20.0, 1.0)
-    """
+    """Return a row for each request."""
     findings = Findings(source.path, _MESSAGES, SGLANG_CODES)
     _read_table(source.text, findings)
     _read_lines(source.text, findings)

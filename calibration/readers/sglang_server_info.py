@@ -78,15 +78,7 @@ class _Rank:
 
 
 def recognise(head: str) -> bool:
-    """Return whether a text is a reply about a server, not a benchmark that quotes one.
-
-    Examples
-    --------
-    >>> recognise('{"model_path": "a/b", "speculative_algorithm": null, "tp_si')
-    True
-    >>> recognise('{"completed": 3, "server_info": {"model_path": "a", "internal_states": []}}')
-    False
-    """
+    """Return whether a text is a reply about a server, not a benchmark that quotes one."""
     keys = json_keys(head)
     if not keys or keys & _OTHER_FORMATS:
         return False
@@ -94,32 +86,7 @@ def recognise(head: str) -> bool:
 
 
 def read(source: SourceText) -> Reading:
-    """Return a row for each rank and recorded batch size.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file: a reply, or several.
-
-    Returns
-    -------
-    Reading
-        With at least one row.
-
-    Raises
-    ------
-    FormatError
-        With code ``bad_json`` or ``no_rows``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = ('{"model_path": "a/b", "speculative_algorithm": null, "internal_states": '
-    ...         '[{"step_time_dict": {"8": [0.016, 0.016, 0.016, 2.5]}}]}')
-    >>> row = read(SourceText(path=Path("info.json"), text=text, encoding="utf-8")).rows[0]
-    >>> row.cells["batch_size"], row.cells["step_time_ms"], row.cells["output_tokens_per_s"]
-    (8.0, 16.0, 500.0)
-    """
+    """Return a row for each rank and recorded batch size."""
     found = json_records(source)
     replies = [record for record in found.records if _is_reply(record.fields)]
     if found.broken and not replies:

@@ -22,8 +22,8 @@ from calibration.readers.sglang_log_rows import (
 from specmodel.errors import FormatError
 from specmodel.units import MEBI
 
+# The name of this format.
 FORMAT: Final = "sglang_server_log"
-"""The name of this format."""
 
 _BLOCK_BYTES = MEBI  # a block, its layouts and its arrays stay in the cache of a core
 _MOST_STREAMS = 1024  # of one server
@@ -33,6 +33,7 @@ _LONGEST_LINE = 4096
 _MOST_HINTS = 2000
 _HEADLINE = (LineKind.BANNER, LineKind.PREFILL, LineKind.DECODE, LineKind.CUT)
 
+# What the numbers of this format mean.
 CONVENTIONS: Final = (
     "Each decode line covers the rounds since the line before it, 40 by default, on one DP rank.",
     "accept len counts the bonus token; gen throughput is that of the rank's whole batch.",
@@ -51,7 +52,6 @@ CONVENTIONS: Final = (
         "only in logs with very many groups."
     ),
 )
-"""What the numbers of this format mean."""
 
 _DROPPED: Final[Mapping[str, str]] = {
     "truncated_line": "decode line without #running-req, gen throughput and #queue-req: cut off",
@@ -82,15 +82,7 @@ _WARNINGS: Final[Mapping[str, str]] = {
 
 
 def recognise(head: str) -> bool:
-    """Return whether a text that begins like this is the log of an SGLang server.
-
-    Examples
-    --------
-    >>> recognise("[2026-01-14 10:00:52] Prefill batch, #new-seq: 1, #new-token: 6, ...")
-    True
-    >>> recognise('{"log": "[2026-01-14 10:00:52] Prefill batch, #new-seq: 1"}')
-    False
-    """
+    """Return whether a text that begins like this is the log of an SGLang server."""
     place = 0
     for _ in range(_MOST_HINTS):
         found = _HINT.search(head, place)
@@ -109,37 +101,7 @@ def recognise(head: str) -> bool:
 
 
 def read_log(log: LogFile) -> Reading:
-    r"""Return the rows of the log of an SGLang server, in memory that does not grow with it.
-
-    Parameters
-    ----------
-    log : LogFile
-        The log, of one server or of several started one after the other.
-
-    Returns
-    -------
-    Reading
-        A row for each server, rank, batch size, graph flag and context band.
-
-    Raises
-    ------
-    FormatError
-        With code ``no_rows`` where no decode line can be used.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> line = "[2026-01-14 10:00:0{}] Decode batch, #running-req: 2, #token: 2000, accept len: 2.5"
-    >>> line += "0, cuda graph: True, gen throughput (token/s): 500.0{}, #queue-req: 0, \n"
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "server.log"
-    ...     _ = file.write_text("".join(line.format(i, i) for i in range(4)))
-    ...     reading = read_log(LogFile(path=file))
-    >>> row, = reading.rows
-    >>> row.cells["batch_size"], row.cells["step_time_ms"], row.details["lines"]
-    (2.0, 9.9996, 3.0)
-    """
+    """Return the rows of the log of an SGLang server, in memory that does not grow with it."""
     reader = _LogReader()
     for block in log.blocks(_BLOCK_BYTES):
         reader.take(block)

@@ -14,27 +14,7 @@ _ROUNDING = 1e-9
 def sweep_cells(
     fields: Mapping[str, Any], *, accept_length: float | None
 ) -> tuple[dict[str, Cell | None], list[str]]:
-    """Return the speculation cells of a setting, and codes of what is to be said about it.
-
-    Parameters
-    ----------
-    fields : mapping
-        With ``steps``, ``topk`` and ``num_draft_tokens``; all of them 0 is a baseline.
-    accept_length : float or None
-        As measured; a baseline that has none emits one token a step.
-
-    Returns
-    -------
-    tuple of (dict, list of str)
-        The cells, and notes from ``draft_tokens_forced`` and ``depth_unknown``.
-
-    Examples
-    --------
-    >>> sweep_cells({"steps": 3, "topk": 1, "num_draft_tokens": 8}, accept_length=2.0)[1]
-    ['draft_tokens_forced']
-    >>> sweep_cells({"steps": 0, "topk": 0, "num_draft_tokens": 0}, accept_length=None)[0]
-    {'engine': 'sglang', 'num_steps': 0.0, 'accept_length': 1.0}
-    """
+    """Return the speculation cells of a setting, and codes of what is to be said about it."""
     num_steps = number_at(fields, "steps")
     if num_steps == 0:
         known = 1.0 if accept_length is None or accept_length <= 0 else accept_length
@@ -53,15 +33,7 @@ def sweep_cells(
 
 
 def sweep_refusal(cells: Mapping[str, Cell | None]) -> Refusal | None:
-    """Return why no setting can have its accept length; None where it can.
-
-    Examples
-    --------
-    >>> sweep_refusal({"num_steps": 0.0, "accept_length": 2.4}).code
-    'accept_length_above_depth'
-    >>> sweep_refusal({"num_steps": 3.0, "accept_length": None}).code
-    'missing_accept_length'
-    """
+    """Return why no setting can have its accept length; None where it can."""
     accept_length = cells.get("accept_length")
     if not isinstance(accept_length, float):
         return Refusal(

@@ -42,45 +42,12 @@ _CONVENTIONS: Final = (
 
 
 def recognise(head: str) -> bool:
-    """Return whether a text is a result of ``bench_eagle3.py``.
-
-    Examples
-    --------
-    >>> recognise('{"model": "a", "mtbench": [{"steps": 3, "topk": 1, "metrics": '
-    ...           '[{"output_throughput": 9.0')
-    True
-    """
+    """Return whether a text is a result of ``bench_eagle3.py``."""
     return json_keys(head) >= _KEYS
 
 
 def read(source: SourceText) -> Reading:
-    """Return a row for each entry of ``metrics``.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    Reading
-        With at least one row.
-
-    Raises
-    ------
-    FormatError
-        With code ``bad_json`` or ``no_rows``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = ('{"model": "acme/Tern-8B", "gsm8k": [{"batch_size": 1, "steps": 3, "topk": 1, '
-    ...         '"num_draft_tokens": 4, "metrics": [{"output_throughput": 170.0, '
-    ...         '"accept_length": 2.5}]}]}')
-    >>> row = read(SourceText(path=Path("results.jsonl"), text=text, encoding="utf-8")).rows[0]
-    >>> row.cells["workload"], row.cells["output_tokens_per_s"]
-    ('gsm8k', 170.0)
-    """
+    """Return a row for each entry of ``metrics``."""
     found = json_records(source)
     findings = Findings(source.path, _MESSAGES, SGLANG_CODES)
     settings = [

@@ -22,43 +22,12 @@ _CONVENTIONS = (
 
 
 def recognise(head: str) -> bool:
-    r"""Return whether a text is such a table.
-
-    Examples
-    --------
-    >>> recognise("subset,num_drafts,acceptance_at_pos_0\nqa,10,0.8\n")
-    True
-    """
+    """Return whether a text is such a table."""
     return is_evaluation(head, with_loads=False)
 
 
 def read(source: SourceText) -> Reading:
-    r"""Return a row for each subset.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    Reading
-        Rows with acceptance alone.
-
-    Raises
-    ------
-    FormatError
-        With code ``no_points``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = '''subset,num_drafts,num_draft_tokens,num_accepted_tokens,acceptance_at_pos_0
-    ... qa,10,10,8,0.8'''
-    >>> row = read(SourceText(path=Path("a.csv"), text=text, encoding="utf-8")).rows[0]
-    >>> row.cells["workload"], row.cells["accept_length"]
-    ('qa', 1.8)
-    """
+    """Return a row for each subset."""
     findings = Findings(source.path, ACCEPTANCE_MESSAGES)
     for record in read_evaluation(source.text):
         acceptance = record.acceptance()

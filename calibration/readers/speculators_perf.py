@@ -33,43 +33,12 @@ _MESSAGES = {
 
 
 def recognise(head: str) -> bool:
-    r"""Return whether a text is such a table.
-
-    Examples
-    --------
-    >>> recognise("subset,strategy,num_drafts,acceptance_at_pos_0\nqa,synchronous,10,0.8\n")
-    True
-    """
+    """Return whether a text is such a table."""
     return is_evaluation(head, with_loads=True)
 
 
 def read(source: SourceText) -> Reading:
-    r"""Return a row for each load of each subset.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    Reading
-        Rows with the acceptance of their subset.
-
-    Raises
-    ------
-    FormatError
-        With code ``no_points``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = '''subset,strategy,output_tps_median,num_drafts,num_draft_tokens,num_accepted_tokens,acceptance_at_pos_0
-    ... qa,synchronous,90.0,10,10,8,0.8'''
-    >>> row = read(SourceText(path=Path("a.csv"), text=text, encoding="utf-8")).rows[0]
-    >>> row.cells["output_tokens_per_s"], row.cells["batch_size"]
-    (90.0, 1.0)
-    """
+    """Return a row for each load of each subset."""
     findings = Findings(source.path, _MESSAGES)
     without_rounds: set[str | None] = set()
     first_lines: dict[str | None, int] = {}

@@ -11,6 +11,7 @@ from calibration.readers.model_names import plain_name
 from calibration.readers.numerals import NumeralError, parse_number, uses_decimal_comma
 from calibration.readers.row_checks import Refusal
 
+# What both tables mean.
 ACCEPTANCE_CONVENTIONS: Final = (
     "Accept length is 1 + accepted drafts / drafts from the counts, bonus token included.",
     (
@@ -22,7 +23,6 @@ ACCEPTANCE_CONVENTIONS: Final = (
         "all drafts up to it."
     ),
 )
-"""What both tables mean."""
 
 _POSITION = re.compile(r"acceptance_at_pos_(\d{1,3})", re.ASCII)
 _LOADS = frozenset({"strategy", "target_rate", "output_tps_median", "rps_median"})
@@ -33,24 +33,12 @@ _HEADER_CHARACTERS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubsetRecord:
-    """One line of a table.
+    """One line of a table."""
 
-    Parameters
-    ----------
-    line : int
-        Of the file.
-    cells : mapping from str to str
-        As written, by the name of their column.
-    complete : bool
-        Whether there are as many cells as columns.
-    decimal_comma : bool
-        Whether the comma is the decimal sign.
-    """
-
-    line: int
-    cells: Mapping[str, str]
-    complete: bool
-    decimal_comma: bool = False
+    line: int  # of the file
+    cells: Mapping[str, str]  # as written, by the name of their column
+    complete: bool  # whether there are as many cells as columns
+    decimal_comma: bool = False  # whether the comma is the decimal sign
 
     @property
     def subset(self) -> str | None:
@@ -88,20 +76,7 @@ class SubsetRecord:
 
 
 def is_evaluation(head: str, *, with_loads: bool) -> bool:
-    r"""Return whether a text is a table of an evaluation.
-
-    Parameters
-    ----------
-    head : str
-        How it begins.
-    with_loads : bool
-        Whether it must be one line for each load of a subset, or one for each subset.
-
-    Examples
-    --------
-    >>> is_evaluation("subset,num_drafts,acceptance_at_pos_0\nqa,10,0.8\n", with_loads=False)
-    True
-    """
+    """Return whether a text is a table of an evaluation."""
     lines = (line for line in head[:_HEADER_CHARACTERS].splitlines() if line.strip(" ,;\t"))
     header = next((line for line in lines if not line.startswith(("#", "sep="))), "")
     if header.lstrip().startswith(("{", "[")):
@@ -112,14 +87,7 @@ def is_evaluation(head: str, *, with_loads: bool) -> bool:
 
 
 def read_evaluation(text: str) -> tuple[SubsetRecord, ...]:
-    r"""Return the lines of a table.
-
-    Examples
-    --------
-    >>> text = "subset,num_drafts,num_draft_tokens,num_accepted_tokens,acceptance_at_pos_0\n"
-    >>> read_evaluation(text + "qa,10,10,8,0.8\n")[0].acceptance().accept_length
-    1.8
-    """
+    """Return the lines of a table."""
     table = split_table(text, lambda written: _name(written) in _NAMES)
     if table is None:
         return ()

@@ -6,6 +6,7 @@ from typing import Final
 
 # What containers, clusters and terminals put before a line. No quotes: a quoted line is data.
 # Possessive throughout: what was read as a prefix is not read in another way.
+# Pattern, in verbose form, of what may stand before a line.
 LINE_PREFIX: Final = rb"""[ \t]*+(?:(?>
         [\w.@/-]{1,120}[ \t]{0,40}\|(?=[ \t])                          # compose, swarm
       | \d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?(?=[ \t])  # docker -t
@@ -17,7 +18,6 @@ LINE_PREFIX: Final = rb"""[ \t]*+(?:(?>
       | [\w./-]{1,120}:(?:\d+:)?(?=\[\d)                               # grep
       | [a-z0-9][a-z0-9.]{0,60}-[a-z0-9.-]{1,120}[ ][a-z0-9-]{1,60}(?=[ ]\[)  # stern
     )[ \t]*+){0,6}+"""
-"""Pattern, in verbose form, of what may stand before a line."""
 
 _ESCAPE = re.compile(
     rb"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|[@-Z\\^_])"
@@ -26,18 +26,10 @@ _ESCAPE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """A run of digits in a line.
+    """A run of digits in a line."""
 
-    Parameters
-    ----------
-    end : int
-        Place behind the last digit, from the start of the line.
-    width : int
-        How many digits; 0 where there is no number.
-    """
-
-    end: int = 0
-    width: int = 0
+    end: int = 0  # place behind the last digit, from the start of the line
+    width: int = 0  # how many digits; 0 where there is no number
 
 
 NO_DIGITS: Final = Digits()
@@ -72,13 +64,7 @@ _ESCAPE_IN_TEXT = re.compile(_ESCAPE.pattern.decode("ascii"))
 
 
 def without_escapes(line: str) -> str:
-    r"""Return a line without what tells a terminal colours.
-
-    Examples
-    --------
-    >>> without_escapes("\x1b[0;36m(EngineCore)\x1b[0m ready")
-    '(EngineCore) ready'
-    """
+    """Return a line without what tells a terminal colours."""
     return _ESCAPE_IN_TEXT.sub("", line) if "\x1b" in line else line
 
 

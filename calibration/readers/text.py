@@ -11,8 +11,8 @@ from calibration.readers.reading import SourceText
 from specmodel.errors import FormatError
 from specmodel.units import MEBI
 
+# Largest content that is read, decompressed, [bytes]; a week of a server's log.
 MAX_BYTES = 128 * MEBI
-"""Largest content that is read, decompressed, [bytes]; a week of a server's log."""
 
 _GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 31  # of zlib: a gzip header, the largest window
@@ -30,39 +30,12 @@ _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")  # tab, line ends, fo
 
 
 def read_text(path: Path | str, *, max_bytes: int = MAX_BYTES) -> SourceText:
-    r"""Return the text of a file: UTF-8, UTF-16 with a byte order mark, plain or gzip.
+    """Return the text of a file: UTF-8, UTF-16 with a byte order mark, plain or gzip.
 
     Where carriage returns alone end the lines, line feeds take their place.
 
     Bytes that are no UTF-8 and hold no control characters are read as Windows-1252, the encoding
     of spreadsheets on many desktops, and marked as guessed.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-    max_bytes : int
-        Largest content that is accepted, after decompression, [bytes].
-
-    Returns
-    -------
-    SourceText
-        Never empty: a file of white space is refused.
-
-    Raises
-    ------
-    FormatError
-        With code ``not_found``, ``not_a_file``, ``unreadable``, ``too_large``, ``not_text`` or
-        ``empty_file``.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "bench.csv"
-    ...     _ = file.write_bytes(b"\xff\xfea\x00\n\x00")
-    ...     read_text(file).text
-    'a\n'
     """
     path = Path(path)
     text, encoding = _decode(path, _content(path, max_bytes))
@@ -74,34 +47,7 @@ def read_text(path: Path | str, *, max_bytes: int = MAX_BYTES) -> SourceText:
 
 
 def read_head(path: Path | str, num_bytes: int) -> str:
-    r"""Return how a file begins, decompressed; bytes that are no text become U+FFFD.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-    num_bytes : int
-        How much of it, [bytes].
-
-    Returns
-    -------
-    str
-        Possibly cut inside a line.
-
-    Raises
-    ------
-    FormatError
-        As `read_text`, where the file cannot be opened or unpacked.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "server.log"
-    ...     _ = file.write_bytes(b"Decode batch\xff")
-    ...     read_head(file, 12)
-    'Decode batch'
-    """
+    """Return how a file begins, decompressed; bytes that are no text become U+FFFD."""
     head = _content(Path(path), num_bytes, cut=True)
     utf16 = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     return _with_line_feeds(head.decode("utf-16" if utf16 else "utf-8-sig", "replace"))

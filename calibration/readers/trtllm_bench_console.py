@@ -63,42 +63,12 @@ class _Printed:
 
 
 def recognise(head: str) -> bool:
-    r"""Return whether a text has the sections of ``trtllm-bench``, not quoted in another format.
-
-    Examples
-    --------
-    >>> recognise("====\n= PERFORMANCE OVERVIEW\n====\n"), recognise('{"a": "= PERFORMANCE OVERVIEW"}')
-    (True, False)
-    """
+    """Return whether a text has the sections of ``trtllm-bench``, not quoted in another format."""
     return _RECOGNISED.search(head) is not None
 
 
 def read(source: SourceText) -> Reading:
-    r"""Return a row for each run of which the end was printed.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    Reading
-        A value above 1 under the name of an acceptance rate is an accept length: so old releases
-        printed it. A run without decoding statistics is a baseline.
-
-    Raises
-    ------
-    FormatError
-        With code ``no_points``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = "= DECODING STATISTICS (EAGLE)\n[AR] AVERAGE: 1.86\n"
-    >>> read(SourceText(path=Path("a.txt"), text=text, encoding="utf-8")).rows[0].cells["accept_length"]
-    1.86
-    """
+    """Return a row for each run of which the end was printed."""
     findings = Findings(source.path, RUN_MESSAGES)
     for printed in _runs(source.text):
         keep_run(findings, _run(printed))

@@ -13,13 +13,7 @@ FORMAT: Final = "trtllm_bench_report"
 
 
 def recognise(head: str) -> bool:
-    r"""Return whether a text is a report of ``trtllm-bench``.
-
-    Examples
-    --------
-    >>> recognise('{"world_info": {}, "performance": {"system_output_throughput_tok_s": 9.0}}')
-    True
-    """
+    """Return whether a text is a report of ``trtllm-bench``."""
     keys = json_keys(head)
     blocks = {"decoding_stats", "world_info", "request_info", "engine"}
     return "performance" in keys and bool(keys & blocks) and bool(keys & _FIGURES)
@@ -31,35 +25,10 @@ _FIGURES: Final = frozenset(
 
 
 def read(source: SourceText) -> Reading:
-    r"""Return the row of a report; of several, one row each.
+    """Return the row of a report; of several, one row each.
 
     With :math:`L` the mean accept length and :math:`r` the mean draft acceptance rate over
     requests, the depth is :math:`(L - 1) / r`.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    Reading
-        A run without decoding statistics is a baseline.
-
-    Raises
-    ------
-    FormatError
-        With code ``malformed_json`` or ``no_points``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = '''{"performance": {"system_output_throughput_tok_s": 900.0},
-    ...     "decoding_stats": {"acceptance_length_percentiles": {"average": 2.5},
-    ...                        "draft_acceptance_rate_percentiles": {"average": 0.5}}}'''
-    >>> row = read(SourceText(path=Path("a.json"), text=text, encoding="utf-8")).rows[0]
-    >>> row.cells["accept_length"], row.cells["num_steps"]
-    (2.5, 3.0)
     """
     findings = Findings(source.path, RUN_MESSAGES)
     for record in json_objects(source, findings):

@@ -11,9 +11,10 @@ from calibration.readers.model_names import model_name, plain_name
 from calibration.readers.reading import Cell, Row
 from calibration.readers.row_checks import Refusal
 
+# Name of the engine in rows.
 ENGINE: Final = "tensorrt-llm"
-"""Name of the engine in rows."""
 
+# What the numbers of these files mean.
 CONVENTIONS: Final = (
     "Accept length is the mean over requests of tokens / (decode iterations + 1), bonus token in.",
     "The token of the prefill counts as a round in it.",
@@ -22,7 +23,6 @@ CONVENTIONS: Final = (
     "Step time is the time per output token after the first one, times the accept length.",
     "Batch size is the mean number of requests in flight.",
 )
-"""What the numbers of these files mean."""
 
 RUN_MESSAGES: Final[Mapping[str, str]] = {
     "baseline_inferred": "no decoding statistics: taken for a run without speculation",
@@ -45,61 +45,31 @@ _WHOLE = 0.01  # how far a derived depth may be from a whole number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRun:
-    """The figures of one run; None where the file does not have one.
+    """The figures of one run; None where the file does not have one."""
 
-    Parameters
-    ----------
-    line : int
-        Where the run begins, 1-based.
-    speculated : bool
-        Whether there are decoding statistics.
-    mode : str or None
-        How it drafted, in the engine's words.
-    accept_length, acceptance_rate : float or None
-        Means over requests.
-    drafted_tokens, accepted_tokens : float or None
-        Mean of a request, [tokens].
-    accept_length_rounding, acceptance_rate_rounding : float
-        Half a unit of the last digit that is printed.
-    labelled_rate : bool
-        Whether the accept length stands under the name of a rate.
-    output_tokens_per_s : float or None
-        Of the whole system, [tokens/s].
-    time_per_token_ms, ttft_ms : float or None
-        Means over requests, [ms].
-    concurrency : float or None
-        Mean number of requests in flight.
-    num_requests, input_tokens, output_tokens : float or None
-        Requests of the run, and tokens of one in the mean.
-    model, version, dtype, quantization, gpu : str or None
-        As written.
-    tp_size, world_size : float or None
-        Ranks of the tensor parallel group and of the whole.
-    """
-
-    line: int = 1
-    speculated: bool = False
-    mode: str | None = None
-    accept_length: float | None = None
+    line: int = 1  # where the run begins, 1-based
+    speculated: bool = False  # whether there are decoding statistics
+    mode: str | None = None  # how it drafted, in the engine's words
+    accept_length: float | None = None  # means over requests
     acceptance_rate: float | None = None
-    drafted_tokens: float | None = None
+    drafted_tokens: float | None = None  # mean of a request, [tokens]
     accepted_tokens: float | None = None
-    accept_length_rounding: float = 0.0
+    accept_length_rounding: float = 0.0  # half a unit of the last digit that is printed
     acceptance_rate_rounding: float = 0.0
-    labelled_rate: bool = False
-    output_tokens_per_s: float | None = None
-    time_per_token_ms: float | None = None
+    labelled_rate: bool = False  # whether the accept length stands under the name of a rate
+    output_tokens_per_s: float | None = None  # of the whole system, [tokens/s]
+    time_per_token_ms: float | None = None  # means over requests, [ms]
     ttft_ms: float | None = None
-    concurrency: float | None = None
-    num_requests: float | None = None
+    concurrency: float | None = None  # mean number of requests in flight
+    num_requests: float | None = None  # requests of the run, and tokens of one in the mean
     input_tokens: float | None = None
     output_tokens: float | None = None
-    model: str | None = None
+    model: str | None = None  # as written
     version: str | None = None
     dtype: str | None = None
     quantization: str | None = None
     gpu: str | None = None
-    tp_size: float | None = None
+    tp_size: float | None = None  # ranks of the tensor parallel group and of the whole
     world_size: float | None = None
 
     @property

@@ -50,13 +50,7 @@ class _Iteration:
 
 
 def recognise(head: str) -> bool:
-    r"""Return whether a text has the statistics of iterations.
-
-    Examples
-    --------
-    >>> recognise('[{"iterLatencyMS": 9.1, "specDecodingStats": {"numDraftTokens": 12}}]')
-    True
-    """
+    """Return whether a text has the statistics of iterations."""
     keys = json_keys(head)
     drafts = "numRequestsWithDraftTokens" in keys
     return "iterLatencyMS" in keys and (drafts or bool(keys & {*_BATCHING, *_DRAFTING}))
@@ -68,31 +62,6 @@ def read(source: SourceText) -> Reading:
     .. math:: \mathrm{AL} = 1 + \frac{\sum A}{\sum b}, \qquad T = \mathrm{median}(T_i)
 
     with the accepted drafts :math:`A` and the requests with drafts :math:`b` of an iteration.
-
-    Parameters
-    ----------
-    source : SourceText
-        A JSON list, several appended, or one object a line.
-
-    Returns
-    -------
-    Reading
-        Where no iteration has draft statistics, the rows are baselines.
-
-    Raises
-    ------
-    FormatError
-        With code ``malformed_json`` or ``no_points``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> one = '''{"iterLatencyMS": 9.5, "specDecodingStats": {"numDraftTokens": 12,
-    ...           "numAcceptedTokens": 6, "numRequestsWithDraftTokens": 4}}'''
-    >>> text = "[" + ",".join([one] * 5) + "]"
-    >>> row = read(SourceText(path=Path("a.json"), text=text, encoding="utf-8")).rows[0]
-    >>> row.cells["accept_length"], row.cells["step_time_ms"], row.cells["num_steps"]
-    (2.5, 9.5, 3.0)
     """
     findings = Findings(source.path, _MESSAGES)
     records = json_objects(source, findings)

@@ -58,26 +58,12 @@ _CONVENTIONS: Final = (
 
 
 def recognise(head: str) -> bool:
-    r"""Return whether a text is a scrape of TensorRT-LLM.
-
-    Examples
-    --------
-    >>> recognise('trtllm_request_success_total{model_name="a/b"} 2.0\n')
-    True
-    """
+    """Return whether a text is a scrape of TensorRT-LLM."""
     return is_exposition(head, _PREFIX)
 
 
 def series_key(source: SourceText) -> tuple[str, ...]:
-    """Return what the scrapes of one server share: its models, and how they draft.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = 'trtllm_speculative_config_info{model_name="a/b",spec_num_tokens="3"} 1.0'
-    >>> series_key(SourceText(path=Path("1.prom"), text=text, encoding="utf-8"))
-    ('trtllm_prometheus', 'a/b', '', '3')
-    """
+    """Return what the scrapes of one server share: its models, and how they draft."""
     samples = [s for scrape in read_exposition(source, _NAMES).scrapes for s in scrape.samples]
     labels = ("model_name", "spec_method", "spec_num_tokens")
     kinds = {
@@ -90,53 +76,12 @@ def series_key(source: SourceText) -> tuple[str, ...]:
 
 
 def read(source: SourceText) -> Reading:
-    r"""Return the rows of one file: since the server started, or between scrapes appended to it.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    Reading
-        With at least one row.
-
-    Raises
-    ------
-    FormatError
-        With code ``no_points``: nothing was drafted, or nobody knows how deep.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = ('trtllm_spec_decode_num_draft_tokens_total{model_name="a/b"} 300.0\n'
-    ...         'trtllm_spec_decode_num_accepted_tokens_total{model_name="a/b"} 150.0\n'
-    ...         'trtllm_speculative_config_info{model_name="a/b",spec_num_tokens="3"} 1.0\n')
-    >>> read(SourceText(path=Path("1.prom"), text=text, encoding="utf-8")).rows[0].cells
-    {'accept_length': 2.5, 'verify_rounds': 100.0, 'num_steps': 3.0, 'topk': 1.0, ...
-    """
+    """Return the rows of one file: since the server started, or between scrapes appended to it."""
     return read_series([source])
 
 
 def read_series(sources: Sequence[SourceText]) -> Reading:
-    """Return the rows of several scrapes of one server: a row for each pair and model.
-
-    Parameters
-    ----------
-    sources : sequence of SourceText
-        In any order: times decide, names where a sample time is missing.
-
-    Returns
-    -------
-    Reading
-        With at least one row, and the path of the first source.
-
-    Raises
-    ------
-    FormatError
-        As `read` does.
-    """
+    """Return the rows of several scrapes of one server: a row for each pair and model."""
     findings = Findings(sources[0].path, _MESSAGES)
     for model, window in windows_of_models(sources, _NAMES, _moments, _is_usable, findings):
         _add_row(window, model, findings)

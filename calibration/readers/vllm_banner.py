@@ -8,8 +8,8 @@ from typing import Final
 from calibration.readers.model_names import model_name, plain_name
 from calibration.readers.vllm_log_line import LogLine
 
+# Beginnings of methods that draft up to a number of tokens, or none.
 VARIABLE_METHODS: Final = ("ngram", "suffix")
-"""Beginnings of methods that draft up to a number of tokens, or none."""
 
 _BLOCK_METHODS = ("dflash", "dspark", "peagle", "pard")
 _MOST_CHARACTERS = 100_000
@@ -42,33 +42,17 @@ class BannerKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """What is known about a server; None where nothing is.
+    """What is known about a server; None where nothing is."""
 
-    Parameters
-    ----------
-    engine_version, target_model, draft_model, algorithm : str or None
-        As the canonical columns.
-    tp_size : float or None
-        As the canonical column.
-    num_steps : int or None
-        Number of speculative tokens.
-    parallel : bool or None
-        Whether all drafts of a round come from one forward.
-    synthetic : bool or None
-        Whether acceptance is set by configuration.
-    eager : bool or None
-        Whether steps run without CUDA graphs.
-    """
-
-    engine_version: str | None = None
+    engine_version: str | None = None  # as the canonical columns
     target_model: str | None = None
     draft_model: str | None = None
     algorithm: str | None = None
-    tp_size: float | None = None
-    num_steps: int | None = None
-    parallel: bool | None = None
-    synthetic: bool | None = None
-    eager: bool | None = None
+    tp_size: float | None = None  # as the canonical column
+    num_steps: int | None = None  # number of speculative tokens
+    parallel: bool | None = None  # whether all drafts of a round come from one forward
+    synthetic: bool | None = None  # whether acceptance is set by configuration
+    eager: bool | None = None  # whether steps run without CUDA graphs
 
     def filled_from(self, other: "ServerSettings") -> "ServerSettings":
         """Return these settings, and those of others where nothing is known."""
@@ -94,16 +78,7 @@ class Banner:
 
 
 def read_banner(line: LogLine) -> Banner | None:
-    """Return what a line says about the server, None where it says nothing.
-
-    Examples
-    --------
-    >>> args = "non-default args: {'model': 'acme/Tern-8B', 'api_key': ['no'], 'speculative_config': "
-    >>> args += "{'method': 'eagle3', 'model': '/models/Tern-EAGLE3', 'num_speculative_tokens': 3}}"
-    >>> settings = read_banner(LogLine(stream="", text=args, logged=True)).settings
-    >>> settings.target_model, settings.draft_model, settings.algorithm, settings.num_steps
-    ('acme/Tern-8B', 'Tern-EAGLE3', 'eagle3', 3)
-    """
+    """Return what a line says about the server, None where it says nothing."""
     text = line.text[:_MOST_CHARACTERS]
     if not line.logged:
         launch = _LAUNCH.match(text)

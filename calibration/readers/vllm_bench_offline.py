@@ -15,30 +15,13 @@ _THROUGHPUT = frozenset({"tokens_per_second", "total_num_tokens"})
 
 
 def recognise(head: str) -> bool:
-    r"""Return whether a text is a result of one of the two.
-
-    Examples
-    --------
-    >>> recognise('{"avg_latency": 1.5, "latencies": [1.4, 1.6]}')
-    True
-    """
+    """Return whether a text is a result of one of the two."""
     keys = json_keys(head)
     return keys >= _LATENCY or keys >= _THROUGHPUT
 
 
 def read(source: SourceText) -> Reading:
-    """Refuse a result: nothing in it belongs to speculation.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Raises
-    ------
-    FormatError
-        With code ``no_points``, and ``malformed_json`` where it does not parse.
-    """
+    """Refuse a result: nothing in it belongs to speculation."""
     objects = json_objects(source, Findings(source.path, {}))
     latency = any(record.fields.keys() >= _LATENCY for record in objects)
     reason = (

@@ -67,17 +67,7 @@ _MESSAGES = {
 
 
 def recognise(head: str) -> bool:
-    r"""Return whether a text holds results of ``vllm bench serve``.
-
-    Examples
-    --------
-    >>> recognise('{"model_id": "acme/Tern-8B", "completed": 8, "mean_e2el_ms": 900.0}')
-    True
-    >>> recognise('{"completed": 8, "total_token_throughput": 90.0, "mean_tpot_ms": 8.0}')
-    True
-    >>> recognise('{"completed": 8, "mean_e2e_latency_ms": 900.0}')
-    False
-    """
+    """Return whether a text holds results of ``vllm bench serve``."""
     keys = json_keys(head)
     if not keys & _RESULT:
         return False
@@ -89,31 +79,7 @@ def recognise(head: str) -> bool:
 
 
 def read(source: SourceText) -> Reading:
-    r"""Return a row for each result.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    Reading
-        A result without counters of speculation is a baseline where each chunk was a token.
-
-    Raises
-    ------
-    FormatError
-        With code ``malformed_json`` or ``no_points``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = '{"completed": 8, "mean_e2el_ms": 900, "mean_tpot_ms": 8.0, "mean_itl_ms": 8.0}'
-    >>> row = read(SourceText(path=Path("a.json"), text=text, encoding="utf-8")).rows[0]
-    >>> row.cells["num_steps"], row.cells["step_time_ms"]
-    (0.0, 8.0)
-    """
+    """Return a row for each result."""
     findings = Findings(source.path, _MESSAGES)
     for record in json_objects(source, findings):
         _read_result(record, findings)

@@ -69,36 +69,12 @@ _DROPS = {
 
 
 def recognise(head: str) -> bool:
-    r"""Return whether a text is the log of a vLLM server.
-
-    Examples
-    --------
-    >>> recognise("INFO 03-05 21:10:40 [metrics.py:86] SpecDecoding metrics: Mean acceptance len")
-    True
-    >>> recognise('{"prompt": "INFO 03-05 21:10:40 [metrics.py:86] SpecDecoding metrics: Mean"}')
-    False
-    """
+    """Return whether a text is the log of a vLLM server."""
     return any(_is_of_vllm(line) for line in _interesting(head))
 
 
 def read_log(log: LogFile) -> Reading:
-    """Return a row for each stretch of equal settings and depth.
-
-    Parameters
-    ----------
-    log : LogFile
-        The log.
-
-    Returns
-    -------
-    Reading
-        Rows with acceptance alone.
-
-    Raises
-    ------
-    FormatError
-        With code ``no_points``.
-    """
+    """Return a row for each stretch of equal settings and depth."""
     pass_ = _Pass(log)
     for number, line in log.lines():
         if not _may_matter(line):

@@ -47,74 +47,39 @@ _SUM_TOLERANCE = 0.02  # of printed rates against the printed mean: rounding of 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What a V1 line says about the time since the last one.
+    """What a V1 line says about the time since the last one."""
 
-    Parameters
-    ----------
-    era : str
-        ``v1_early`` or ``v1``.
-    accepted, drafted : float
-        Counts, [tokens].
-    mean : float or None
-        Mean acceptance length as printed, with two decimals; None where the line has none.
-    rates : tuple of float
-        Share of rounds in which the first 1, 2, ... drafts were all accepted; empty where the line
-        has none.
-    """
-
-    era: str
-    accepted: float
+    era: str  # ``v1_early`` or ``v1``
+    accepted: float  # counts, [tokens]
     drafted: float
+    # mean acceptance length as printed, with two decimals; None where the line has none
     mean: float | None
+    # share of rounds in which the first 1, 2, ... drafts were all accepted; empty where the line
+    # has none
     rates: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """What a V0 line says about the time since the server started.
+    """What a V0 line says about the time since the server started."""
 
-    Parameters
-    ----------
-    num_steps : int
-        Depth.
-    drafted, emitted : float
-        Counts, [tokens].
-    """
-
-    num_steps: int
-    drafted: float
+    num_steps: int  # depth
+    drafted: float  # counts, [tokens]
     emitted: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """A line of the server itself.
+    """A line of the server itself."""
 
-    Parameters
-    ----------
-    stream : str
-        Name of the container in front of the line; empty where there is none.
-    text : str
-        What the server said.
-    logged : bool
-        Whether its logger wrote it, which is known from level, time and place in the code.
-    """
-
-    stream: str
-    text: str
+    stream: str  # name of the container in front of the line; empty where there is none
+    text: str  # what the server said
+    # whether its logger wrote it, which is known from level, time and place in the code
     logged: bool
 
 
 def log_line(line: str) -> LogLine | None:
-    r"""Return what a server said in a line, None where the words may be somebody's data.
-
-    Examples
-    --------
-    >>> log_line("vllm-1  | (APIServer pid=7) INFO 03-04 08:00:00 [metrics.py:86] ready")
-    LogLine(stream='vllm-1', text='ready', logged=True)
-    >>> log_line("{'prompt': 'INFO 03-04 08:00:00 [metrics.py:86] ready'}") is None
-    True
-    """
+    """Return what a server said in a line, None where the words may be somebody's data."""
     text = without_escapes(line).rstrip("\r")
     text = text[text.rfind("\r") + 1 :]  # a progress bar was overwritten
     header = _HEADER.search(text, 0, _LONGEST_PREFIX)
@@ -130,15 +95,7 @@ def log_line(line: str) -> LogLine | None:
 
 
 def is_metrics(line: LogLine) -> bool:
-    """Return whether the server says how many drafts were accepted.
-
-    Examples
-    --------
-    >>> is_metrics(LogLine(stream="", text="SpecDecoding metrics: Accepted: 3", logged=True))
-    True
-    >>> is_metrics(LogLine(stream="", text="prompt: 'SpecDecoding metrics: '", logged=True))
-    False
-    """
+    """Return whether the server says how many drafts were accepted."""
     text = _ENGINE.sub("", line.text, count=1)
     marker = _MARKER.search(text, 0, _LONGEST_PREFIX)
     if marker is None:
@@ -151,15 +108,6 @@ def read_metrics(text: str) -> Window | Counters | None:
     """Return the figures of a metrics line, None where it is cut off or garbled.
 
     The list of rates is separated like the fields, so the text is split on the names of the fields.
-
-    Examples
-    --------
-    >>> read_metrics(
-    ...     "SpecDecoding metrics: Mean acceptance length: 2.50, Accepted: 30 tokens, "
-    ...     "Drafted: 40 tokens, Per-position acceptance rate: 0.900, 0.600, "
-    ...     "Avg Draft acceptance rate: 75.0%"
-    ... )
-    Window(era='v1', accepted=30.0, drafted=40.0, mean=2.5, rates=(0.9, 0.6))
     """
     if V1 not in text:
         return _read_v0(text)

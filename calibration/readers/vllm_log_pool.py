@@ -10,11 +10,11 @@ from calibration.readers.row_checks import Refusal
 from calibration.readers.vllm_banner import ServerSettings
 from calibration.readers.vllm_log_line import Counters, Window
 
+# Fewest rounds of a window whose accept length says anything.
 ROUNDS_OF_A_WINDOW: Final = 10
-"""Fewest rounds of a window whose accept length says anything."""
 
+# Deepest draft that is believed.
 MOST_STEPS: Final = 1024
-"""Deepest draft that is believed."""
 
 _MEAN_TOLERANCE = 0.01  # of the printed mean, which has two decimals
 _WHOLE_TOLERANCE = 0.03  # of a depth that comes from the printed mean
@@ -22,48 +22,16 @@ _WHOLE_TOLERANCE = 0.03  # of a depth that comes from the printed mean
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedRounds:
-    """How many rounds a window had.
+    """How many rounds a window had."""
 
-    Parameters
-    ----------
-    rounds : float
-        Rounds with a draft.
-    num_steps : int or None
-        Depth; None where it is not known.
-    varied : bool
-        Whether not every round drafted that many.
-    assumed : bool
-        Whether every round is only assumed to have drafted that many.
-    """
-
-    rounds: float
-    num_steps: int | None
-    varied: bool = False
-    assumed: bool = False
+    rounds: float  # rounds with a draft
+    num_steps: int | None  # depth; None where it is not known
+    varied: bool = False  # whether not every round drafted that many
+    assumed: bool = False  # whether every round is only assumed to have drafted that many
 
 
 def count_rounds(window: Window, configured: int | None) -> CountedRounds | str:
-    """Return the rounds of a window in which something was drafted, or a code where nothing can.
-
-    Parameters
-    ----------
-    window : Window
-        With a number of drafted tokens above zero.
-    configured : int or None
-        Depth that the server was started with.
-
-    Returns
-    -------
-    CountedRounds or str
-        ``impossible_counts`` or ``depth_unknown``.
-
-    Examples
-    --------
-    >>> rates = (0.9, 0.6)
-    >>> window = Window(era="v1", accepted=30.0, drafted=40.0, mean=2.5, rates=rates)
-    >>> count_rounds(window, None).rounds
-    20.0
-    """
+    """Return the rounds of a window in which something was drafted, or a code where nothing can."""
     accepted, drafted, mean = window.accepted, window.drafted, window.mean
     highest = max(window.rates, default=0.0)
     if accepted > drafted or (mean is not None and mean < 1) or not 0 <= highest <= 1:
@@ -112,17 +80,7 @@ class Life:
 
 
 class Pool:
-    """Everything that was counted under equal settings and depth.
-
-    Parameters
-    ----------
-    line : int
-        Line on which it begins.
-    settings : ServerSettings
-        Of the server.
-    num_steps : int or None
-        Depth.
-    """
+    """Everything that was counted under equal settings and depth."""
 
     def __init__(self, line: int, settings: ServerSettings, num_steps: int | None) -> None:
         self.line = line

@@ -47,13 +47,7 @@ _CONVENTIONS = (
 
 
 def recognise(head: str) -> bool:
-    r"""Return whether a text holds a summary of the offline example.
-
-    Examples
-    --------
-    >>> recognise("num_drafts: 20\nacceptance at token 0: 0.80\n")
-    True
-    """
+    """Return whether a text holds a summary of the offline example."""
     names = set()
     for _, name, _ in _figures(head):
         names.add("position" if name.isdigit() else name)
@@ -61,35 +55,7 @@ def recognise(head: str) -> bool:
 
 
 def read(source: SourceText) -> Reading:
-    r"""Return a row for each summary.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    Reading
-        Rows with acceptance alone.
-
-    Raises
-    ------
-    FormatError
-        With code ``no_points``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = '''num_drafts: 20
-    ... num_draft_tokens: 40
-    ... num_accepted_tokens: 30
-    ... acceptance at token 0: 0.90
-    ... acceptance at token 1: 0.60'''
-    >>> row = read(SourceText(path=Path("run.txt"), text=text, encoding="utf-8")).rows[0]
-    >>> row.cells["accept_length"], row.cells["num_steps"]
-    (2.5, 2.0)
-    """
+    """Return a row for each summary."""
     findings = Findings(source.path, ACCEPTANCE_MESSAGES)
     for summary in _summaries(source.text):
         _keep(summary, findings)

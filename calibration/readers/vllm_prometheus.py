@@ -62,27 +62,12 @@ _CONVENTIONS: Final = (
 
 
 def recognise(head: str) -> bool:
-    r"""Return whether a text is a scrape of vLLM.
-
-    Examples
-    --------
-    >>> recognise('vllm:num_requests_running{model_name="a/b",engine="0"} 2.0\n')
-    True
-    """
+    """Return whether a text is a scrape of vLLM."""
     return is_exposition(head, _PREFIX)
 
 
 def series_key(source: SourceText) -> tuple[str, ...]:
-    """Return what the scrapes of one server share: its models, and how deep they draft.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = ('vllm:spec_decode_num_accepted_tokens_per_pos_total'
-    ...         '{model_name="a/b",position="0"} 3.0')
-    >>> series_key(SourceText(path=Path("1.prom"), text=text, encoding="utf-8"))
-    ('vllm_prometheus', 'a/b', '1')
-    """
+    """Return what the scrapes of one server share: its models, and how deep they draft."""
     samples = [s for scrape in read_exposition(source, _NAMES).scrapes for s in scrape.samples]
     depth: dict[str, set[int]] = {}
     for sample in samples:
@@ -92,54 +77,12 @@ def series_key(source: SourceText) -> tuple[str, ...]:
 
 
 def read(source: SourceText) -> Reading:
-    r"""Return the rows of one file: since the server started, or between scrapes appended to it.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    Reading
-        With at least one row.
-
-    Raises
-    ------
-    FormatError
-        With code ``no_points``, where nothing was drafted for example.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = ('vllm:spec_decode_num_drafts_total{model_name="a/b"} 100.0\n'
-    ...         'vllm:spec_decode_num_draft_tokens_total{model_name="a/b"} 200.0\n'
-    ...         'vllm:spec_decode_num_accepted_tokens_total{model_name="a/b"} 120.0\n')
-    >>> row = read(SourceText(path=Path("1.prom"), text=text, encoding="utf-8")).rows[0]
-    >>> row.cells["accept_length"], row.cells["num_steps"], row.cells["num_draft_tokens"]
-    (2.2, 2.0, 3.0)
-    """
+    """Return the rows of one file: since the server started, or between scrapes appended to it."""
     return read_series([source])
 
 
 def read_series(sources: Sequence[SourceText]) -> Reading:
-    """Return the rows of several scrapes of one server: a row for each pair and model.
-
-    Parameters
-    ----------
-    sources : sequence of SourceText
-        In any order: times decide, names where a sample time is missing.
-
-    Returns
-    -------
-    Reading
-        With at least one row, and the path of the first source.
-
-    Raises
-    ------
-    FormatError
-        As `read` does.
-    """
+    """Return the rows of several scrapes of one server: a row for each pair and model."""
     findings = Findings(sources[0].path, _MESSAGES)
     for model, window in windows_of_models(sources, _NAMES, _moments, _is_usable, findings):
         _add_row(window, model, findings)

@@ -46,13 +46,7 @@ _MESSAGES = {
 
 
 def recognise(head: str) -> bool:
-    r"""Return whether a text holds responses with metrics of speculation.
-
-    Examples
-    --------
-    >>> recognise('{"metrics": {"speculative_decoding": {"acceptance_histogram": [3, 1]}}}')
-    True
-    """
+    """Return whether a text holds responses with metrics of speculation."""
     keys = json_keys(head)
     return "speculative_decoding" in keys and bool(keys & _FIELDS)
 
@@ -63,29 +57,6 @@ def read(source: SourceText) -> Reading:
     With :math:`h_j` rounds that accepted :math:`j` drafts, summed over the requests,
 
     .. math:: \mathrm{AL} = 1 + \frac{\sum_j j h_j}{\sum_j h_j}
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Returns
-    -------
-    Reading
-        Rows with acceptance alone.
-
-    Raises
-    ------
-    FormatError
-        With code ``malformed_json`` or ``no_points``.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> text = '{"metrics": {"speculative_decoding": {"acceptance_histogram": [3, 1]}}}'
-    >>> row = read(SourceText(path=Path("a.json"), text=text, encoding="utf-8")).rows[0]
-    >>> row.cells["accept_length"], row.cells["full_accuracy"]
-    (1.25, (0.25,))
     """
     findings = Findings(source.path, _MESSAGES)
     pools: dict[tuple[str | None, int | None], _Pool] = {}

@@ -22,29 +22,12 @@ _MOST = 10**9
 
 
 def recognise(head: str) -> bool:
-    r"""Return whether a text is a schedule.
-
-    Examples
-    --------
-    >>> recognise("[[1, 4, 5], [5, 16, 3]]"), recognise('{"1-4": 5}'), recognise('{"1": [1, 3]}')
-    (True, True, False)
-    """
+    """Return whether a text is a schedule."""
     return any(form.match(head) for form in (_TRIPLE, _MAPPING, _WRAPPED))
 
 
 def read(source: SourceText) -> Reading:
-    """Refuse a schedule: it says what to do, and nothing that was measured.
-
-    Parameters
-    ----------
-    source : SourceText
-        The text of the file.
-
-    Raises
-    ------
-    FormatError
-        With code ``no_points``, and ``malformed_json`` where it does not parse.
-    """
+    """Refuse a schedule: it says what to do, and nothing that was measured."""
     value = json_value(source, code=MALFORMED_JSON)
     try:
         schedule = parse_schedule(value)
@@ -63,31 +46,7 @@ def read(source: SourceText) -> Reading:
 
 
 def parse_schedule(value: object) -> tuple[tuple[int, int, int], ...]:
-    """Return the ranges of a schedule: first batch, last batch, depth.
-
-    Parameters
-    ----------
-    value : object
-        A list of three whole numbers each, or a mapping from ``"first-last"`` to a depth, as parsed
-        from JSON; either may be under the key of the option.
-
-    Returns
-    -------
-    tuple of tuple of int
-        Rising, each range beginning where the one before ends; ends belong to their range.
-
-    Raises
-    ------
-    ParameterError
-        Where this is no schedule.
-
-    Examples
-    --------
-    >>> parse_schedule([[1, 4, 5], [5, 16, 3], [17, 64, 0]])
-    ((1, 4, 5), (5, 16, 3), (17, 64, 0))
-    >>> parse_schedule({"1-4": 5, "5-16": 3})
-    ((1, 4, 5), (5, 16, 3))
-    """
+    """Return the ranges of a schedule: first batch, last batch, depth."""
     if isinstance(value, Mapping) and _KEY in value:
         value = value[_KEY]
     if isinstance(value, Mapping):

@@ -10,11 +10,11 @@ _DROPPED_BITS = 52 - _MANTISSA_BITS
 _LEAST, _MOST = 2.0**-60, 2.0**60
 _EXPONENT_ZERO = (1023 - 64) << _MANTISSA_BITS
 
+# Above how many different values of a cell they are rounded, and to how many binary digits.
 _STAGES = (
     *((32768, 17), (8192, 17), (4096, 16), (2048, 15), (512, 13), (64, 11), (8, 9)),
     *((0, 7), (0, 5), (0, 3), (0, 1)),
 )
-"""Above how many different values of a cell they are rounded, and to how many binary digits."""
 
 
 class WeightedValues:
@@ -23,18 +23,6 @@ class WeightedValues:
     Cells are numbered from 0 to 2^20 - 1. A cell is exact (to 11 digits) up to 32768 different
     values; beyond it they are rounded to 4e-6 of their size, and step by step more coarsely when
     all cells together hold too many: 50 cells that each spread over 15 % stay within 8e-6.
-
-    Parameters
-    ----------
-    most : int
-        How many different values are kept, all cells together.
-
-    Examples
-    --------
-    >>> values = WeightedValues()
-    >>> values.add(np.array([7, 7, 7, 8]), np.array([3.0, 1.0, 2.5, 9.0]))
-    >>> values.count([7]), values.median([7]), values.median([7, 8])
-    (3, 2.5, 2.75)
     """
 
     def __init__(self, most: int = 3 << 18) -> None:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+# Steps of a path, the present and the end among them.
 NUM_STEPS: Final = 41
-"""Steps of a path, the present and the end among them."""
 
 _SEED: Final = 7
 
@@ -25,29 +25,11 @@ _SEED: Final = 7
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AcceptLengthPath:
-    """Equally likely courses of the accept length that the log implies, at the served depth.
+    """Equally likely courses of the accept length that the log implies, at the served depth."""
 
-    Parameters
-    ----------
-    steps : numpy.ndarray, shape (steps,)
-        Rising; now first, the end last. One step, which may be nan, where nothing is projected.
-    draws : numpy.ndarray, shape (draws, steps)
-        At least 1, bonus token included; one course a row, [tokens].
-
-    Raises
-    ------
-    ParameterError
-        If the shapes do not fit, the steps do not rise, or an accept length is below 1.
-
-    Examples
-    --------
-    >>> path = AcceptLengthPath(steps=np.array([0.0, 100.0]), draws=np.array([[2.0, 3.0]]))
-    >>> path.at(25).tolist(), path.projected
-    ([2.25], True)
-    """
-
+    # rising; now first, the end last. One step, which may be nan, where nothing is projected
     steps: Array
-    draws: Array
+    draws: Array  # at least 1, bonus token included; one course a row, [tokens]
 
     def __post_init__(self) -> None:
         shape = self.draws.shape
@@ -64,25 +46,7 @@ class AcceptLengthPath:
 
     @classmethod
     def of_now(cls, draws: ArrayLike, step: float | None = None) -> "AcceptLengthPath":
-        """Return the path of a run of which only the present is known.
-
-        Parameters
-        ----------
-        draws : array-like, shape (draws,)
-            Accept lengths now, [tokens].
-        step : float, optional
-            Where it is.
-
-        Returns
-        -------
-        AcceptLengthPath
-            Of one step.
-
-        Examples
-        --------
-        >>> AcceptLengthPath.of_now([2.749]).projected
-        False
-        """
+        """Return the path of a run of which only the present is known."""
         now = math.nan if step is None else float(step)
         values = np.asarray(draws, dtype=np.float64).reshape(-1, 1)
         return cls(steps=np.array([now]), draws=values)
@@ -103,23 +67,7 @@ class AcceptLengthPath:
         return round(float(self.steps[-1])) if self.projected else None
 
     def at(self, step: float) -> Array:
-        """Return the accept lengths at a step, in a straight line between those that are known.
-
-        Parameters
-        ----------
-        step : float
-            From the first to the last.
-
-        Returns
-        -------
-        numpy.ndarray, shape (draws,)
-            [tokens].
-
-        Raises
-        ------
-        ParameterError
-            If the step is outside the path.
-        """
+        """Return the accept lengths at a step, in a straight line between those that are known."""
         first, last = float(self.steps[0]), float(self.steps[-1])
         if not first <= step <= last:
             raise ParameterError("step", f"{step:g}", f"from {first:g} to {last:g}")
@@ -142,28 +90,6 @@ def projected_path(
     r"""Return the accept length at the served depth over the rest of a projected run.
 
     .. math:: \tau_k^{(d)}(t) = 1 + e^{s z^{(d)}} \sum_{i \le k} \prod_{j \le i} a_j^{(d)}(t)
-
-    Parameters
-    ----------
-    projection : Projection
-        Courses of the accuracies.
-    num_steps : int
-        Served depth; beyond the trained one the tail model carries it, [tokens].
-    until : float, optional
-        Last step; by default the end of the run, or the step that was projected to.
-    log_sd : float
-        Spread of accept length - 1 that all steps share: what joint and conditional accuracies
-        disagree by, [-].
-
-    Returns
-    -------
-    AcceptLengthPath
-        Of one step where nothing lies ahead.
-
-    Raises
-    ------
-    ParameterError
-        If the depth is below 1.
     """
     if num_steps < 1:
         raise ParameterError("num_steps", num_steps, "at least 1")

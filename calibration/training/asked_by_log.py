@@ -10,26 +10,7 @@ from specmodel.errors import FormatError
 
 
 def asked_by_log(path: Path, asked: AskedAcceptLength) -> AskedAcceptLength:
-    """Return the question with the acceptance that a log last shows.
-
-    Parameters
-    ----------
-    path : path
-        The log of a run.
-    asked : AskedAcceptLength
-        Everything else that was asked.
-
-    Returns
-    -------
-    AskedAcceptLength
-        With full accuracies where the log has them, else with the ones that are chained, else with the
-        accept length that the trainer prints.
-
-    Raises
-    ------
-    FormatError
-        If the log cannot be used, or implies no accept length.
-    """
+    """Return the question with the acceptance that a log last shows."""
     log = read_training_log(path)
     found = log_acceptance(log)
     source, printed = found.source, found.printed

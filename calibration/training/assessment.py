@@ -36,99 +36,51 @@ _OF_THE_END = ("end-inferred", "total-steps-unknown", "flat", "far-ahead")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingQuestion:
-    """What is asked about a run.
+    """What is asked about a run."""
 
-    Parameters
-    ----------
-    configuration : AskedConfiguration
-        How it will be served, as far as that was given.
-    workload : str, optional
-        Of the calibration.
-    baseline_tokens_per_s : float, optional
-        Throughput without speculation, [tokens/s].
-    target_speedup : float
-        To be reached, [-].
-    until : float, optional
-        Last step of the run; by default the trainer's own total, or where its learning rate ends.
-    response_tokens : float, optional
-        Mean response length of the training data, for the bias at its edges, [tokens].
-    seconds_per_step : float, optional
-        Time of a training step, [s].
-    transfer : TransferFactor
-        From log to server.
-    """
-
-    configuration: AskedConfiguration
-    workload: str | None = None
-    baseline_tokens_per_s: float | None = None
-    target_speedup: float = TARGET_SPEEDUP
+    configuration: AskedConfiguration  # how it will be served, as far as that was given
+    workload: str | None = None  # of the calibration
+    baseline_tokens_per_s: float | None = None  # throughput without speculation, [tokens/s]
+    target_speedup: float = TARGET_SPEEDUP  # to be reached
+    # last step of the run; by default the trainer's own total, or where its learning rate ends
     until: float | None = None
+    # mean response length of the training data, for the bias at its edges, [tokens]
     response_tokens: float | None = None
-    seconds_per_step: float | None = None
-    transfer: TransferFactor = TRANSFER_PRIOR
+    seconds_per_step: float | None = None  # time of a training step, [s]
+    transfer: TransferFactor = TRANSFER_PRIOR  # from log to server
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DepthCourse:
-    """One draft depth over the run.
+    """One draft depth over the run."""
 
-    Parameters
-    ----------
-    depth : int
-        Counted from 1.
-    loss, joint, chained : float or None
-        As the log last shows them; `chained` is of the kind `Assessment.chained_kind`.
-    trend : float or None
-        Change of the chained accuracy in 1,000 steps, over the last third of the points, [-].
-    at_end : tuple of float or None
-        Median, low and high of the chained accuracy at the end.
-    """
-
-    depth: int
+    depth: int  # counted from 1
+    # as the log last shows them; `chained` is of the kind `Assessment.chained_kind`
     loss: float | None
     joint: float | None
     chained: float | None
+    # change of the chained accuracy in 1,000 steps, over the last third of the points
     trend: float | None
+    # median, low and high of the chained accuracy at the end
     at_end: tuple[float, float, float] | None
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Assessment:
-    """Everything to report on a run.
+    """Everything to report on a run."""
 
-    Parameters
-    ----------
-    log : TrainingLog
-        What was read.
-    acceptance : LogAcceptance
-        The accept length it implies now.
-    curves : AccuracyCurves or None
-        Accuracy by depth over the run; None where the log has none.
-    projection : Projection or None
-        None where it was refused.
-    refused : ProjectionRefused or None
-        Why.
-    courses : tuple of DepthCourse
-        By depth.
-    path : AcceptLengthPath or None
-        Accept lengths of the log at the served depth, of which the decision was made.
-    decision : TrainingDecision or None
-        What it is worth in serving.
-    undecided : str
-        Why that cannot be said; empty where it can.
-    """
-
-    log: TrainingLog
-    acceptance: LogAcceptance
-    curves: AccuracyCurves | None
-    projection: Projection | None
-    refused: ProjectionRefused | None
-    courses: tuple[DepthCourse, ...]
+    log: TrainingLog  # what was read
+    acceptance: LogAcceptance  # the accept length it implies now
+    curves: AccuracyCurves | None  # accuracy by depth over the run; None where the log has none
+    projection: Projection | None  # none where it was refused
+    refused: ProjectionRefused | None  # why
+    courses: tuple[DepthCourse, ...]  # by depth
+    # accept lengths of the log at the served depth, of which the decision was made
     path: AcceptLengthPath | None
-    decision: TrainingDecision | None
-    undecided: str = ""
+    decision: TrainingDecision | None  # what it is worth in serving
+    undecided: str = ""  # why that cannot be said; empty where it can
 
     @property
     def chained_kind(self) -> Kind | None:
@@ -157,26 +109,7 @@ class Assessment:
 
 
 def assess(log: TrainingLog, calibration: Calibration, question: TrainingQuestion) -> Assessment:
-    """Return what a run is worth in serving, now and at its end.
-
-    Parameters
-    ----------
-    log : TrainingLog
-        Read and checked.
-    calibration : Calibration
-        Of the system that will serve it; the packaged prior gives speed-ups without throughputs.
-    question : TrainingQuestion
-        What is asked.
-
-    Returns
-    -------
-    Assessment
-
-    Raises
-    ------
-    UsageError
-        If the served configuration is neither given nor single in the calibration.
-    """
+    """Return what a run is worth in serving, now and at its end."""
     found = log_acceptance(log)
     curves = curves_of(log, response_length=question.response_tokens)
     projection, refused = _projected(log, curves, question.until)

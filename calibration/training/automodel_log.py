@@ -18,23 +18,7 @@ _LENGTHS = ("tau_sim", "tau_real")
 
 
 class AutomodelLines:
-    """Reads the records of NeMo Automodel; those of bars have the format ``N1-bar``.
-
-    Parameters
-    ----------
-    raw : RawLog
-        Where they go.
-
-    Examples
-    --------
-    >>> raw = RawLog()
-    >>> lines = AutomodelLines(raw)
-    >>> lines.feed(1, "", "INFO | epoch=0 step=20 train_loss=5.9 train_acc=0.18 train_tau_sim=1.22 lr=8e-5")
-    True
-    >>> lines.finish()
-    >>> raw.table("automodel", Split.TRAIN).column("reported:tau_sim").tolist()
-    [1.22]
-    """
+    """Reads the records of NeMo Automodel; those of bars have the format ``N1-bar``."""
 
     def __init__(self, raw: RawLog) -> None:
         self._raw = raw

@@ -15,8 +15,8 @@ from calibration.training.pooling import identity, pooled
 from calibration.training.records import Array, Kind, Split
 from calibration.training.training_log import AliasDefect, LogWarning, SplitSeries, TrainingLog
 
+# How far the identity may be from 1, beyond rounding, training_logs.md section 6.1. [-]
 IDENTITY_TOLERANCE: Final = 0.03
-"""How far the identity may be from 1, beyond rounding, training_logs.md section 6.1. [-]"""
 
 _FLOAT_NOISE: Final = 1e-6  # of sums in single precision
 _OUTSIDE_NOISE: Final = 1e-9
@@ -26,18 +26,7 @@ _EPOCH_FORMATS: Final = ("F1", "E1")
 
 
 def checked(log: TrainingLog) -> TrainingLog:
-    """Return a log with the warnings and the aliasing defect that its values show.
-
-    Parameters
-    ----------
-    log : TrainingLog
-        As it was normalised.
-
-    Returns
-    -------
-    TrainingLog
-        With the warnings of section 6 added, sorted by code.
-    """
+    """Return a log with the warnings and the aliasing defect that its values show."""
     alias = {
         split: defect
         for split, series in log.series.items()
@@ -51,19 +40,7 @@ def checked(log: TrainingLog) -> TrainingLog:
 
 
 def corrected(log: TrainingLog) -> TrainingLog:
-    """Return a log with the aliasing defect divided out.
-
-    Parameters
-    ----------
-    log : TrainingLog
-        Checked.
-
-    Returns
-    -------
-    TrainingLog
-        Its joint and conditional accuracies are those that a sound version would have printed, and
-        the checks have been made again.
-    """
+    """Return a log with the aliasing defect divided out."""
     series = dict(log.series)
     alias: dict[Split, AliasDefect] = {}
     for split, defect in log.alias.items():
@@ -81,13 +58,7 @@ def corrected(log: TrainingLog) -> TrainingLog:
 
 
 def first_out_of_range(log: TrainingLog) -> tuple[int, float] | None:
-    """Return line and value of the first accuracy outside [0, 1]; None in a sound log.
-
-    Parameters
-    ----------
-    log : TrainingLog
-        Records that are not finite are left out.
-    """
+    """Return line and value of the first accuracy outside [0, 1]; None in a sound log."""
     found: list[tuple[int, float]] = []
     for series in log.series.values():
         columns = [series.mean_marginal]

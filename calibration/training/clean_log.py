@@ -23,34 +23,7 @@ _MOST_LINES = 100  # that a warning keeps
 def clean_log(
     raw: RawLog, family: str, *, paths: Sequence[Path] = (), first_lines: Sequence[int] = ()
 ) -> TrainingLog:
-    """Return the log of one family; whether it may be used is decided elsewhere.
-
-    Parameters
-    ----------
-    raw : RawLog
-        What readers found.
-    family : str
-        A family that has records there.
-    paths : sequence of Path
-        The files.
-    first_lines : sequence of int
-        Number of the first line of each.
-
-    Returns
-    -------
-    TrainingLog
-        With all warnings.
-
-    Examples
-    --------
-    >>> from calibration.training.records import TrainingRecord
-    >>> raw = RawLog()
-    >>> raw.add("speculators-eagle3", TrainingRecord(format="S2", split=Split.TRAIN, line=1, step=7,
-    ...     epoch=0, accuracies={Kind.JOINT: (0.7, 0.4), Kind.CONDITIONAL: (0.7, 0.57)}))
-    >>> log = clean_log(raw, "speculators-eagle3")
-    >>> log.depths, log.last_step, sorted(log.codes)
-    (2, 7, ['train-only'])
-    """
+    """Return the log of one family; whether it may be used is decided elsewhere."""
     tables = raw.tables[family]
     with np.errstate(all="ignore"):  # impossible values are refused later
         found = normalised(tables)

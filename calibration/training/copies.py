@@ -29,34 +29,16 @@ _MOST_FILE_RECORDS: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Records that are left.
+    """Records that are left."""
 
-    Parameters
-    ----------
-    columns : RecordColumns
-        In the order of the file.
-    lines : tuple of int
-        Of the records that were taken away.
-    """
-
-    columns: RecordColumns
-    lines: tuple[int, ...] = ()
+    columns: RecordColumns  # in the order of the file
+    lines: tuple[int, ...] = ()  # of the records that were taken away
 
 
 def without_bars(columns: RecordColumns) -> RecordColumns:
     """Return the records without the bars that say nothing new.
 
     Of several states of a bar with one step the last one is kept.
-
-    Parameters
-    ----------
-    columns : RecordColumns
-        Train records, or those of unknown split.
-
-    Returns
-    -------
-    RecordColumns
-        A bar whose counter starts again with each epoch counts on.
     """
     is_bar = _is_bar(columns)
     if not is_bar.any():
@@ -70,15 +52,7 @@ def without_bars(columns: RecordColumns) -> RecordColumns:
 
 
 def bars_counted_on(columns: RecordColumns, total_steps: int | None) -> RecordColumns:
-    """Return the records with bar counters that do not start again with each epoch.
-
-    Parameters
-    ----------
-    columns : RecordColumns
-        Train records, or those of unknown split.
-    total_steps : int or None
-        What the bar counts to; without it nothing is changed.
-    """
+    """Return the records with bar counters that do not start again with each epoch."""
     bars = np.flatnonzero(_is_bar(columns))
     step, epoch = columns.column("step").copy(), columns.column("epoch")
     if not total_steps or len(bars) < 2:
@@ -91,15 +65,7 @@ def bars_counted_on(columns: RecordColumns, total_steps: int | None) -> RecordCo
 
 
 def without_equal_copies(columns: RecordColumns, *, in_sequence: bool) -> Found:
-    """Return the records without those that are equal to an earlier one.
-
-    Parameters
-    ----------
-    columns : RecordColumns
-        Of one split.
-    in_sequence : bool
-        Records without a step or an epoch of their own: they are copies only if enough metrics say so.
-    """
+    """Return the records without those that are equal to an earlier one."""
     names = [*columns.measured, "step", "epoch", "learning_rate", "format"]
     prints = _fingerprints([columns.column(name) for name in names])
     _, first = np.unique(prints, return_index=True)
@@ -118,19 +84,7 @@ def without_equal_copies(columns: RecordColumns, *, in_sequence: bool) -> Found:
 
 
 def with_prints_collapsed(columns: RecordColumns) -> RecordColumns:
-    """Return the records with two prints of one result in different formats as one.
-
-    Parameters
-    ----------
-    columns : RecordColumns
-        Of one split; equal copies are gone.
-
-    Returns
-    -------
-    RecordColumns
-        Each with what any of its prints says; the one with a step is kept, what files say in full
-        precision replaces what a console rounded.
-    """
+    """Return the records with two prints of one result in different formats as one."""
     if len(columns) < 2 or not _varied(columns):
         return columns
     for _ in range(_MOST_PASSES):

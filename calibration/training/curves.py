@@ -11,67 +11,43 @@ from specmodel.errors import ParameterError
 
 Array = NDArray[np.float64]
 
+# Points of a curve: more records than this are pooled in windows of steps.
 MOST_POINTS: Final = 48
-"""Points of a curve: more records than this are pooled in windows of steps."""
 
+# A squared scatter above this many times the median is one bad batch, and counts no more.
 _SHIELD: Final = 9.0
-"""A squared scatter above this many times the median is one bad batch, and counts no more."""
 
+# Standard errors from the median of its neighbours beyond which a point is given that distance as its
+# error: one bad batch.
 _BAD_BATCH: Final = 5.0
-"""Standard errors from the median of its neighbours beyond which a point is given that distance as its
-error: one bad batch."""
 
+# Scatter of one point at an accuracy of one half: a judgement, worth two points.
 _TYPICAL_SCATTER: Final = 0.008
-"""Scatter of one point at an accuracy of one half: a judgement, worth two points."""
 
+# Share of the points in which a depth has to be known; fewer, and it is cut.
 _KNOWN: Final = 0.5
-"""Share of the points in which a depth has to be known; fewer, and it is cut."""
 
+# Accuracies are kept this far from 0 and 1 when their scatter is estimated.
 _SMALLEST: Final = 1e-4
-"""Accuracies are kept this far from 0 and 1 when their scatter is estimated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccuracyCurves:
-    """Accuracy of each depth over the steps.
+    """Accuracy of each depth over the steps."""
 
-    Parameters
-    ----------
-    steps : array, shape (points,)
-        Rising, [optimiser steps]; the mean step of a window.
-    conditional : array, shape (points, depths)
-        Conditional accuracies, or marginal or overlap ones that are chained as if they were, [-].
-    error : array, shape (points, depths)
-        Standard error of each, from scatter and printed rounding, [-].
-    num_records : array, shape (points,)
-        Records pooled in each point.
-    kind : Kind
-        What was printed.
-    split : Split
-        Which data.
-    rate_steps, rates : array, shape (records,)
-        Learning rate as printed; empty where it is not known.
-    last_step : float
-        The last step that was printed.
-    total_steps : int or None
-        The trainer's own total, where it is known.
-    num_dropped : int
-        Records left out: not finite, or nothing got as deep.
-    num_printed_depths : int
-        Depths that were printed: more than `depths` where the last ones print as zero.
-    """
-
-    steps: Array
+    steps: Array  # rising, [optimiser steps]; the mean step of a window
+    # conditional accuracies, or marginal or overlap ones that are chained as if they were
     conditional: Array
-    error: Array
-    num_records: Array
-    kind: Kind
-    split: Split
-    rate_steps: Array
+    error: Array  # standard error of each, from scatter and printed rounding
+    num_records: Array  # records pooled in each point
+    kind: Kind  # what was printed
+    split: Split  # which data
+    rate_steps: Array  # learning rate as printed; empty where it is not known
     rates: Array
-    last_step: float
-    total_steps: int | None = None
-    num_dropped: int = 0
+    last_step: float  # the last step that was printed
+    total_steps: int | None = None  # the trainer's own total, where it is known
+    num_dropped: int = 0  # records left out: not finite, or nothing got as deep
+    # depths that were printed: more than `depths` where the last ones print as zero
     num_printed_depths: int = 0
 
     @property
@@ -120,50 +96,6 @@ def accuracy_curves(
     Joint values are pooled as means, conditional ones as numerator over denominator:
 
     .. math:: B_k = \frac{\sum A_{k-1} B_k}{\sum A_{k-1}}
-
-    Parameters
-    ----------
-    steps : array-like, shape (records,)
-        [optimiser steps]; any order, each step once.
-    accuracies : array-like, shape (records, depths)
-        As fractions; a record that is not finite is left out as a whole.
-    kind : Kind or str
-        ``joint``, ``conditional``, ``marginal`` or ``overlap``.
-    split : Split or str
-        Which data.
-    joint : array-like, optional
-        Joint accuracies of the same records: weights of conditional ones. Their own products
-        where left out.
-    rounding : float
-        Half a unit of the last printed digit, [-].
-    learning_rate : array-like, optional
-        As printed; nan where a record has none.
-    rate_steps : array-like, optional
-        Steps of the learning rates where they are not those of the records: validation knows none,
-        the train records between know all.
-    total_steps : int, optional
-        The trainer's own total.
-    response_length : float, optional
-        Mean length of a response (or assistant turn), [tokens], where records are packed: corrects
-        the edge bias of `edge_corrected`.
-    most_points : int
-        More records than this are pooled in as many windows of equal record count.
-
-    Returns
-    -------
-    AccuracyCurves
-        Points in the order of their steps.
-
-    Raises
-    ------
-    ParameterError
-        If the shapes do not fit, a value is outside [0, 1], or no finite record is left.
-
-    Examples
-    --------
-    >>> curve = accuracy_curves([100, 200, 300], [[0.6, 0.3], [0.7, 0.35], [0.7, 0.42]], kind="joint")
-    >>> curve.conditional.tolist()
-    [[0.6, 0.5], [0.7, 0.5], [0.7, 0.6]]
     """
     kind, split = Kind(kind), Split(split)
     step, values, weights = _checked(steps, accuracies, joint)
@@ -204,28 +136,7 @@ def accuracy_curves(
 
 
 def pooled_accuracy(accuracies: Array, kind: Kind, joint: Array | None = None) -> Array:
-    r"""Return the accuracy of some records together, by depth.
-
-    Parameters
-    ----------
-    accuracies : array, shape (records, depths)
-        Finite.
-    kind : Kind
-        Conditional values are pooled with the starts that got there as weights, others as means:
-        text logs print no counts, so records weigh the same.
-    joint : array, optional
-        Joint accuracies of the same records; products of the conditional ones where left out.
-
-    Returns
-    -------
-    array, shape (depths,)
-        nan where nothing got as deep.
-
-    Examples
-    --------
-    >>> pooled_accuracy(np.array([[0.8, 0.5], [0.2, 0.1]]), Kind.CONDITIONAL).tolist()
-    [0.5, 0.42]
-    """
+    """Return the accuracy of some records together, by depth."""
     if kind is not Kind.CONDITIONAL:
         return np.asarray(accuracies.mean(axis=0))
     reached = np.cumprod(accuracies, axis=1) if joint is None else joint
@@ -241,35 +152,9 @@ def edge_corrected(accuracies: Array, kind: Kind, response_length: float) -> Arr
 
     .. math:: A_k \frac{R}{R-k}, \qquad B_k \frac{R-k+1}{R-k} \; (k \ge 1)
 
-    Parameters
-    ----------
-    accuracies : array, shape (..., depths)
-        Depth 0 first.
-    kind : Kind
-        Joint or conditional; marginal and overlap have no such bias and come back as they are.
-    response_length : float
-        :math:`R`, above the number of depths, [tokens].
-
-    Returns
-    -------
-    array
-        At most 1.
-
-    Raises
-    ------
-    ParameterError
-        If the response is no longer than the draft.
-
-    Notes
-    -----
     Follows from the definition of the metrics: tokens within the first k of a response are in the
     denominator of depth k and cannot be hits. Without packing conditional accuracies are practically free of it: give no
     response length then.
-
-    Examples
-    --------
-    >>> edge_corrected(np.array([0.7, 0.4]), Kind.JOINT, 50).round(4).tolist()
-    [0.7, 0.4082]
     """
     depth = np.arange(np.shape(accuracies)[-1], dtype=np.float64)
     if not response_length > depth.size:

@@ -25,8 +25,8 @@ from specmodel.prediction import Prediction, accept_length_needed, predict
 from specmodel.question import AcceptLength, Estimate, Question
 from specmodel.speedup import speedup
 
+# Speed-up that is asked for where the user says nothing. [-]
 TARGET_SPEEDUP: Final = 1.3
-"""Speed-up that is asked for where the user says nothing. [-]"""
 
 _NORMAL_95: Final = 1.6448536269514722
 
@@ -34,60 +34,29 @@ _NORMAL_95: Final = 1.6448536269514722
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingDecision:
-    """Everything to report on a drafter in training.
+    """Everything to report on a drafter in training."""
 
-    Parameters
-    ----------
-    code : VerdictCode
-        Whether the rest of the run is worth it.
-    verdict : str
-        The same in two or three sentences.
-    target_speedup : float
-        That was asked for, [-].
-    num_steps : int
-        Served depth, [tokens].
-    now : CheckpointOutlook
-        The present checkpoint.
-    end, at_step : CheckpointOutlook or None
-        The finished run, and the step that was asked for; None without a projection.
-    step_reaching_target : StepReachingTarget or None
-        None without a projection.
-    gain : Gain or None
-        None without a projection.
-    round_cost, break_even_accept_length, accept_length_for_target : Estimate
-        In serving; the last infinite where no accept length is enough, [baseline steps], [tokens].
-    logged_accept_length_for_target : Estimate
-        What the log has to show for it, [tokens].
-    public_round_cost : Estimate
-        Of public systems at this configuration, [baseline steps].
-    transfer : TransferFactor or None
-        From log to server; None where the accept lengths are served ones.
-    baseline_tokens_per_s : float or None
-        Without speculation, where it is known, [tokens/s].
-    prediction : Prediction
-        Of the present checkpoint in serving, with the parts of its round.
-    notes : tuple of Note
-        What to know beside it.
-    """
-
-    code: VerdictCode
-    verdict: str
-    target_speedup: float
-    num_steps: int
-    now: CheckpointOutlook
+    code: VerdictCode  # whether the rest of the run is worth it
+    verdict: str  # the same in two or three sentences
+    target_speedup: float  # that was asked for
+    num_steps: int  # served depth, [tokens]
+    now: CheckpointOutlook  # the present checkpoint
+    # the finished run, and the step that was asked for; None without a projection
     end: CheckpointOutlook | None
     at_step: CheckpointOutlook | None
-    step_reaching_target: StepReachingTarget | None
-    gain: Gain | None
+    step_reaching_target: StepReachingTarget | None  # none without a projection
+    gain: Gain | None  # none without a projection
+    # in serving; the last infinite where no accept length is enough, [baseline steps], [tokens]
     round_cost: Estimate
     break_even_accept_length: Estimate
     accept_length_for_target: Estimate
-    logged_accept_length_for_target: Estimate
-    public_round_cost: Estimate
+    logged_accept_length_for_target: Estimate  # what the log has to show for it, [tokens]
+    public_round_cost: Estimate  # of public systems at this configuration, [baseline steps]
+    # from log to server; None where the accept lengths are served ones
     transfer: TransferFactor | None
-    baseline_tokens_per_s: float | None
-    prediction: Prediction
-    notes: tuple[Note, ...] = ()
+    baseline_tokens_per_s: float | None  # without speculation, where it is known, [tokens/s]
+    prediction: Prediction  # of the present checkpoint in serving, with the parts of its round
+    notes: tuple[Note, ...] = ()  # what to know beside it
 
     @property
     def probability_of_target(self) -> float | None:
@@ -111,56 +80,10 @@ def decide(
 
     .. math:: S^{(d)} = S\!\left(1 + F^{(d)} (\tau^{(d)} - 1);\; \theta^{(d)}\right)
 
-    Parameters
-    ----------
-    calibration : Calibration
-        Of the system that will serve it; the packaged prior gives speed-ups without throughputs.
-    path : AcceptLengthPath
-        As the log implies it, at the served depth.
-    served : ServedAs
-        Configuration and load.
-    target_speedup : float
-        Positive, [-].
-    transfer : TransferFactor or None
-        From log to server; None for accept lengths that were measured in serving.
-    at_step : float, optional
-        A step to report besides the end; inside the path.
-    seconds_per_step : float, optional
-        Time of a training step, [s].
-    finished : bool
-        Whether the present is the end.
-    why_not_projected : str
-        For the verdict, where there is no projection.
-
-    Returns
-    -------
-    TrainingDecision
-
-    Raises
-    ------
-    ParameterError
-        If an argument is outside its range.
-
-    Notes
-    -----
     Three independent parts make the interval of a speed-up: the accept length of the log (``path``),
     one factor F for the drafter and its workload, and the calibration with measurement noise. The
     second and the third are the same at all steps of a draw, so they do not blur the gain, and none
     is counted twice: accept lengths of the path are those of the log, before any transfer.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from calibration.training.served_as import served_as
-    >>> path = AcceptLengthPath(
-    ...     steps=np.array([3000.0, 7500.0]), draws=np.tile([2.2, 2.9], (50, 1))
-    ... )
-    >>> prior = Calibration.from_prior()
-    >>> found = decide(prior, path, served_as(prior, trained_depth=5))
-    >>> found.now.as_logged.accept_length.median, found.end.as_logged.accept_length.median
-    (2.2, 2.9)
-    >>> found.now.expected.speedup.median < found.now.as_logged.speedup.median
-    True
     """
     if not (math.isfinite(target_speedup) and target_speedup > 0):
         raise ParameterError("target_speedup", f"{target_speedup:g}", "positive and finite")

@@ -19,23 +19,7 @@ _LAYOUT = Layout(format="D1", split=Split.TRAIN, columns=("epoch", "step", "tota
 
 
 class DeepSpecLines:
-    """Reads the losses of DeepSpec.
-
-    Parameters
-    ----------
-    raw : RawLog
-        Where they go; told that there is nothing but losses.
-
-    Examples
-    --------
-    >>> raw = RawLog()
-    >>> lines = DeepSpecLines(raw)
-    >>> lines.feed(1, "", "epoch=1 step=10/1000 loss=4.9000 | elapsed=0.3min")
-    True
-    >>> lines.finish()
-    >>> raw.num_records, raw.loss_only
-    ({'deepspec': 1}, {'deepspec'})
-    """
+    """Reads the losses of DeepSpec."""
 
     def __init__(self, raw: RawLog) -> None:
         self._raw = raw

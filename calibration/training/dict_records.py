@@ -12,11 +12,11 @@ from typing import Final
 from calibration.training.number_text import NUMBER, half_unit, printed_number
 from calibration.training.records import PRINTED_NAN
 
+# Most depths that are read; no drafter has as many.
 MOST_DEPTHS: Final = 64
-"""Most depths that are read; no drafter has as many."""
 
+# What a dictionary holds: numbers and lists of numbers by key; other values are left out.
 Numbers = Mapping[str, float | tuple[float, ...]]
-"""What a dictionary holds: numbers and lists of numbers by key; other values are left out."""
 
 _OPEN = re.compile(r"\{\s*['\"]")
 _NESTED = re.compile(r"['\"]\s{0,4}:\s{0,4}(\{[^{}]*\})")
@@ -31,24 +31,7 @@ _ITEM = re.compile(rf"(?<![\w.])(?:{NUMBER})(?![\w.])", re.ASCII | re.IGNORECASE
 
 
 def dictionaries(text: str) -> Iterator[tuple[int, str]]:
-    """Yield where the dictionaries of a line begin, and their text without the braces.
-
-    Parameters
-    ----------
-    text : str
-        One line. What is not closed before the next one begins is left out: `has_open_dictionary`.
-        A dictionary that is a value of another one is left out there, and comes before it on its own.
-
-    Yields
-    ------
-    tuple of (int, str)
-        Place of the opening brace and what stands between the braces.
-
-    Examples
-    --------
-    >>> list(dictionaries("step 5: {'acc_0': 0.5}{'acc_0': 0."))
-    [(8, "'acc_0': 0.5")]
-    """
+    """Yield where the dictionaries of a line begin, and their text without the braces."""
     if text.count("{") > 1:
         text, inner = _without_nested(text)
         yield from inner
@@ -61,20 +44,7 @@ def dictionaries(text: str) -> Iterator[tuple[int, str]]:
 
 
 def has_open_dictionary(text: str, start: int = 0) -> bool:
-    """Return whether a dictionary of a line has no closing brace.
-
-    Parameters
-    ----------
-    text : str
-        One line.
-    start : int
-        Where to begin.
-
-    Examples
-    --------
-    >>> has_open_dictionary("step 5: {'acc_0': 0."), has_open_dictionary("{'loss': 1.0}")
-    (True, False)
-    """
+    """Return whether a dictionary of a line has no closing brace."""
     text, _ = _without_nested(text)
     found = _OPEN.search(text, start)
     while found is not None:
@@ -87,23 +57,7 @@ def has_open_dictionary(text: str, start: int = 0) -> bool:
 
 
 def numbers_of(body: str) -> Numbers:
-    """Return the numbers of a dictionary.
-
-    Parameters
-    ----------
-    body : str
-        What stands between its braces.
-
-    Returns
-    -------
-    mapping from str to float or tuple of float
-        In the order of the text; `PRINTED_NAN` for nan and infinities. Numbers in quotes are numbers.
-
-    Examples
-    --------
-    >>> numbers_of("'acc_0': 0.5, 'loss': nan, 'name': 'a', 'eval/acc': [0.5, inf], 'lr': '1e-4'")
-    {'acc_0': 0.5, 'loss': inf, 'eval/acc': (0.5, inf), 'lr': 0.0001}
-    """
+    """Return the numbers of a dictionary."""
     try:
         found = _JSON.decode("{" + body.replace("'", '"') + "}")
     except (ValueError, RecursionError):
@@ -117,13 +71,7 @@ def numbers_of(body: str) -> Numbers:
 
 
 def number(numbers: Numbers, *keys: str) -> float | None:
-    """Return the first number that stands under one of some keys.
-
-    Examples
-    --------
-    >>> number({"loss": 2.5}, "train/loss", "loss")
-    2.5
-    """
+    """Return the first number that stands under one of some keys."""
     for key in keys:
         value = numbers.get(key)
         if isinstance(value, float):
@@ -132,27 +80,7 @@ def number(numbers: Numbers, *keys: str) -> float | None:
 
 
 def by_depth(numbers: Numbers, pattern: str, first: int = 0) -> tuple[float, ...]:
-    """Return what stands under keys that count depths, up to the first that lacks.
-
-    Parameters
-    ----------
-    numbers : mapping from str to float
-        Of a dictionary.
-    pattern : str
-        Key with ``{}`` for the depth.
-    first : int
-        Number of the first depth.
-
-    Returns
-    -------
-    tuple of float
-        At most `MOST_DEPTHS`.
-
-    Examples
-    --------
-    >>> by_depth({"acc_0": 0.6, "acc_1": 0.5, "acc_3": 0.4}, "acc_{}")
-    (0.6, 0.5)
-    """
+    """Return what stands under keys that count depths, up to the first that lacks."""
     values: list[float] = []
     while len(values) < MOST_DEPTHS:
         value = numbers.get(pattern.format(first + len(values)))
@@ -166,34 +94,13 @@ def finest(values: Sequence[float]) -> float | None:
     """Return half a unit of the last digit of the finest of some numbers that `repr` printed.
 
     ``repr`` leaves zeros at the end out, so one number says nothing about how it was rounded.
-
-    Parameters
-    ----------
-    values : sequence of float
-        Accuracies.
-
-    Returns
-    -------
-    float or None
-        None where there are only integers and infinities.
-
-    Examples
-    --------
-    >>> finest((0.58, 0.5)), finest((0.0, 1.0))
-    (0.005, None)
     """
     halves = (half_unit(repr(value)) for value in values if value % 1.0)
     return min((half for half in halves if half is not None), default=None)
 
 
 def list_numbers(text: str) -> tuple[float, ...]:
-    """Return the numbers of the text of a list, at most `MOST_DEPTHS`.
-
-    Examples
-    --------
-    >>> list_numbers("0.60, '0.5' nan")
-    (0.6, 0.5, inf)
-    """
+    """Return the numbers of the text of a list, at most `MOST_DEPTHS`."""
     values: list[float] = []
     for found in _ITEM.finditer(text):
         value = printed_number(found[0])

@@ -26,24 +26,7 @@ _ACCURACY = re.compile(
 
 
 class Eagle3Lines:
-    """Reads what traineagle3 prints at the end of an epoch (E1).
-
-    Parameters
-    ----------
-    raw : RawLog
-        Where the records go. Training blocks that no evaluation follows are taken too, with the hint
-        `OPEN_FAMILY`: SpecForge 0.1 prints the same.
-
-    Examples
-    --------
-    >>> raw = RawLog()
-    >>> lines = Eagle3Lines(raw)
-    >>> lines.feed(1, "", "Test Epoch [4/40], position 0,  Acc: 0.65")
-    True
-    >>> lines.finish()
-    >>> raw.table("eagle3", Split.VAL).accuracies("marginal").tolist()
-    [[0.65]]
-    """
+    """Reads what traineagle3 prints at the end of an epoch (E1)."""
 
     def __init__(self, raw: RawLog) -> None:
         self._raw = raw
@@ -75,23 +58,7 @@ class Eagle3Lines:
 
 
 class Eagle1Lines:
-    """Reads the accuracies of an epoch that EAGLE-1, EAGLE-2 and HASS print (E2), in percent.
-
-    Parameters
-    ----------
-    raw : RawLog
-        Where the records go.
-
-    Examples
-    --------
-    >>> raw = RawLog()
-    >>> lines = Eagle1Lines(raw)
-    >>> [lines.feed(1, "", text) for text in ("Epoch [2/20], Loss: 0.56", "Train Accuracy: 80.00%")]
-    [True, True]
-    >>> table = raw.table("eagle1", Split.TRAIN)
-    >>> table.column("epoch").tolist(), table.column("marginal_0").tolist()
-    ([2.0], [0.8])
-    """
+    """Reads the accuracies of an epoch that EAGLE-1, EAGLE-2 and HASS print (E2), in percent."""
 
     def __init__(self, raw: RawLog) -> None:
         self._raw = raw

@@ -17,27 +17,13 @@ _TRAIN = "Train"
 
 @dataclass(slots=True, kw_only=True)
 class EpochBlocks:
-    """The epoch blocks of one of the two families.
+    """The epoch blocks of one of the two families."""
 
-    Parameters
-    ----------
-    raw : RawLog
-        Where its records go.
-    family : str
-        Id of the family.
-    format : str
-        Id of its layout.
-    evaluation_word : str
-        ``Eval`` or ``Test``.
-    takes_open : bool
-        Whether training blocks are taken that no evaluation tells apart.
-    """
-
-    raw: RawLog
-    family: str
-    format: str
-    evaluation_word: str
-    takes_open: bool
+    raw: RawLog  # where its records go
+    family: str  # id of the family
+    format: str  # id of its layout
+    evaluation_word: str  # ``Eval`` or ``Test``
+    takes_open: bool  # whether training blocks are taken that no evaluation tells apart
     _waiting: RecordTable = field(init=False, default_factory=RecordTable)
     _is_own: bool | None = field(init=False, default=None)  # what the last evaluation said
 
@@ -58,13 +44,7 @@ class EpochBlocks:
             self._waiting = RecordTable()
 
     def finish(self) -> bool:
-        """Give what still waits: its family is that of the evaluation before, if there was any.
-
-        Returns
-        -------
-        bool
-            Whether blocks were given that no evaluation tells apart.
-        """
+        """Give what still waits: its family is that of the evaluation before, if there was any."""
         is_open = self._is_own is None and self.takes_open and len(self._waiting) > 0
         if is_open or self._is_own:
             self._give_waiting()
@@ -87,22 +67,7 @@ class EpochBlocks:
 
 
 def name_open_family(raw: RawLog) -> None:
-    """Make training blocks that no evaluation tells apart those of SpecForge, as a user may say.
-
-    Parameters
-    ----------
-    raw : RawLog
-        Changed in place; nothing happens where no family is open.
-
-    Examples
-    --------
-    >>> raw = RawLog()
-    >>> raw.add("eagle3", TrainingRecord(format="E1", split=Split.TRAIN, line=1))
-    >>> raw.table("eagle3", Split.TRAIN).hints.add(OPEN_FAMILY)
-    >>> name_open_family(raw)
-    >>> raw.num_records, raw.table("specforge", Split.TRAIN).labels
-    ({'specforge': 1}, ['', 'F1'])
-    """
+    """Make training blocks that no evaluation tells apart those of SpecForge, as a user may say."""
     table = raw.tables.get("eagle3", {}).get(Split.TRAIN)
     if table is None or OPEN_FAMILY not in table.hints or "specforge" in raw.tables:
         return
@@ -112,27 +77,7 @@ def name_open_family(raw: RawLog) -> None:
 
 
 def block_record(block: Block, format_id: str) -> TrainingRecord | None:
-    """Return the record that a complete block is; None where it has no accuracy.
-
-    Parameters
-    ----------
-    block : Block
-        Of an epoch or of a step.
-    format_id : str
-        Id of its layout.
-
-    Returns
-    -------
-    TrainingRecord or None
-        Blocks of steps that say ``Eval`` are of unknown split: training says so too.
-
-    Examples
-    --------
-    >>> block = Block(("Train", 4), 1, "")
-    >>> block.values = {"Acc": {0: 0.66, 1: 0.61}}
-    >>> block_record(block, "E1").epoch
-    4.0
-    """
+    """Return the record that a complete block is; None where it has no accuracy."""
     word, number = block.key
     accuracies = {}
     if depths := block.depths(ACCURACY):

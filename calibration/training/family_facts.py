@@ -12,9 +12,10 @@ from typing import Final
 
 from calibration.training.records import Kind
 
+# Kind of an accuracy that is averaged over the depths.
 MEAN_MARGINAL: Final = "mean-marginal"
-"""Kind of an accuracy that is averaged over the depths."""
 
+# Ids of all families, as a user names them.
 FAMILIES: Final = (
     "speculators-eagle3",
     "speculators-block",
@@ -27,15 +28,14 @@ FAMILIES: Final = (
     "deepspec",
     "hf-trainer",
 )
-"""Ids of all families, as a user names them."""
 
+# Labels of records that come from progress bars, with the format to name. Bars are a sample: where a
+# record line carries the same step, it is used and the bar is not. (Validation records of T1 are lines.)
 BAR_FORMATS: Final[Mapping[str, str]] = {"F3": "F3", "T1": "T1", "N1-bar": "N1"}
-"""Labels of records that come from progress bars, with the format to name. Bars are a sample: where a
-record line carries the same step, it is used and the bar is not. (Validation records of T1 are lines.)"""
 
+# Hint of training blocks that two families print alike, as long as no evaluation tells them apart, and
+# of exports of trackers with keys that several families log.
 OPEN_FAMILY: Final = "family-open"
-"""Hint of training blocks that two families print alike, as long as no evaluation tells them apart, and
-of exports of trackers with keys that several families log."""
 
 
 class Feeding(StrEnum):
@@ -75,30 +75,14 @@ class Bonus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyFacts:
-    """What a family's numbers mean.
+    """What a family's numbers mean."""
 
-    Parameters
-    ----------
-    framework : str
-        Name of the project.
-    versions : str
-        Versions or dates that the layout leaves; ``unknown`` where it says nothing.
-    feeding : Feeding
-        Token fed at the second depth and beyond.
-    oov : OutOfVocabulary
-        What targets outside the draft vocabulary count as.
-    aggregation : Aggregation
-        How the accuracies of training records were averaged.
-    kinds : mapping from str to str
-        What was found: pattern of the key, kind of its accuracy.
-    """
-
-    framework: str
-    versions: str
-    feeding: Feeding
-    oov: OutOfVocabulary
-    aggregation: Aggregation
-    kinds: Mapping[str, str]
+    framework: str  # name of the project
+    versions: str  # versions or dates that the layout leaves; ``unknown`` where it says nothing
+    feeding: Feeding  # token fed at the second depth and beyond
+    oov: OutOfVocabulary  # what targets outside the draft vocabulary count as
+    aggregation: Aggregation  # how the accuracies of training records were averaged
+    kinds: Mapping[str, str]  # what was found: pattern of the key, kind of its accuracy
 
 
 _FRAMEWORKS: Final = {
@@ -198,31 +182,7 @@ _MOST_FROM_WITHOUT_BONUS = 0.35
 def family_facts(
     family: str, *, formats: Collection[str], hints: Collection[str], kinds: Collection[str]
 ) -> FamilyFacts:
-    """Return what the layout of a log says about its numbers.
-
-    Parameters
-    ----------
-    family : str
-        One of `FAMILIES`.
-    formats : collection of str
-        Format ids of the records that are used, ``S2`` ....
-    hints : collection of str
-        What the records show of their version, `RecordTable.hints`.
-    kinds : collection of str
-        Kinds that the records have: values of `Kind` and ``mean-marginal``.
-
-    Returns
-    -------
-    FamilyFacts
-        With ``unknown`` for what the layout leaves open.
-
-    Examples
-    --------
-    >>> facts = family_facts("speculators-eagle3", formats=["S2", "S4"], hints={"global_step"},
-    ...     kinds={"joint", "conditional"})
-    >>> facts.versions, facts.feeding.value, facts.oov.value
-    ('0.5-0.6', 'own', 'hit')
-    """
+    """Return what the layout of a log says about its numbers."""
     versions = _versions(family, formats, hints)
     framework = _FRAMEWORKS[family]
     if OPEN_FAMILY in hints:
@@ -250,31 +210,6 @@ def accept_length_bonus(
 
     The ``eal`` of speculators changed its convention in 0.9. Where the version is open it is compared
     with the sum of the products of the printed positions.
-
-    Parameters
-    ----------
-    family : str
-        One of `FAMILIES`.
-    key : str
-        What it is printed as, without ``train/``, ``val/`` or ``eval/``.
-    versions : str
-        As `family_facts` says.
-    value : float
-        What is printed, [tokens].
-    chain : float, optional
-        Sum over the depths of the running products of the marginal accuracies, [tokens].
-
-    Returns
-    -------
-    Bonus
-        ``unknown`` where it cannot be decided.
-
-    Examples
-    --------
-    >>> accept_length_bonus("torchspec", "acc_len", value=0.31).value
-    'no'
-    >>> accept_length_bonus("speculators-block", "eal", value=2.84, chain=1.78).value
-    'yes'
     """
     if family == "deepspec" and key.startswith("tau_"):
         return Bonus.YES
@@ -284,20 +219,7 @@ def accept_length_bonus(
 
 
 def accept_length_with_bonus(value: float, bonus: Bonus) -> float | None:
-    """Return a printed accept length with the bonus token; None where its convention is unknown.
-
-    Parameters
-    ----------
-    value : float
-        What is printed, [tokens].
-    bonus : Bonus
-        Its convention.
-
-    Examples
-    --------
-    >>> accept_length_with_bonus(0.25, Bonus.NO), accept_length_with_bonus(2.5, Bonus.MEASURED)
-    (1.25, 2.5)
-    """
+    """Return a printed accept length with the bonus token; None where its convention is unknown."""
     if bonus is Bonus.UNKNOWN:
         return None
     return value + 1.0 if bonus is Bonus.NO else value

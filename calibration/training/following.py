@@ -23,32 +23,7 @@ _UNFINISHED: Final = "truncated-record"
 
 
 class TrainingLogFollower:
-    r"""Follows the files of a run that is being trained.
-
-    Parameters
-    ----------
-    paths : path or sequence of paths
-        Console logs, not compressed. One that is not there yet is waited for.
-    family : str, optional
-        As in `calibration.training.reading.read_training_log`.
-    correct_alias : bool
-        As there.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "train.log"
-    ...     _ = file.write_text("step 5: {'acc_0': 0.6, 'loss': 2.0}\nstep 6: {'acc_0'")
-    ...     follower = TrainingLogFollower(file)
-    ...     first = follower.poll()
-    ...     nothing_new = follower.poll()
-    ...     with file.open("a") as more:
-    ...         _ = more.write(": 0.7, 'loss': 1.9}\n")
-    ...     second = follower.poll()
-    >>> first.last_step, nothing_new, second.last_step
-    (5, None, 6)
-    """
+    """Follows the files of a run that is being trained."""
 
     def __init__(
         self,
@@ -65,19 +40,7 @@ class TrainingLogFollower:
         self._correct_alias = correct_alias
 
     def poll(self) -> TrainingLog | None:
-        """Read what was appended and return the log so far.
-
-        Returns
-        -------
-        TrainingLog or None
-            None where nothing was appended, or there is no record yet. A file that became shorter, or
-            is another one, is read from its beginning.
-
-        Raises
-        ------
-        FormatError
-            If a file cannot be read, or the log may not be used.
-        """
+        """Read what was appended and return the log so far."""
         if not sum([file.take_new() for file in self._files]):  # all of them, so no any()
             return None
         states = [file.state() for file in self._files]

@@ -27,22 +27,7 @@ _PLACES = ("", "eval_", "eval/", "train/")
 
 
 class HfTrainerLines:
-    """Reads the records of Medusa and BaldEagle.
-
-    Parameters
-    ----------
-    raw : RawLog
-        Where they go. Only the first choice of a head counts: what stands among the first k is no draft.
-
-    Examples
-    --------
-    >>> raw = RawLog()
-    >>> lines = HfTrainerLines(raw)
-    >>> lines.feed(1, "", "{'loss': 2.4, 'medusa0_top1': 0.52, 'medusa1_top1': 0.29, 'epoch': 0.06}")
-    True
-    >>> raw.table("hf-trainer", Split.TRAIN).accuracies("marginal").tolist()
-    [[0.52, 0.29]]
-    """
+    """Reads the records of Medusa and BaldEagle."""
 
     def __init__(self, raw: RawLog) -> None:
         self._raw = raw

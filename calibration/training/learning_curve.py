@@ -20,73 +20,51 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.intp]
 
 POWER_EXPONENTS: Final = (0.08, 0.3, 0.6, 1.0, 1.4)
+# Exponent, and offset over the last step; the smallest exponent is nearly a logarithm. A judgement.
 POWER_OFFSETS: Final = (0.01, 0.03, 0.1, 0.3)
-"""Exponent, and offset over the last step; the smallest exponent is nearly a logarithm. A judgement."""
 
+# Time constant over the last step.
 EXPONENTIAL_TIMES: Final = (0.07, 0.11, 0.18, 0.3, 0.5, 0.8, 1.3, 2.5)
-"""Time constant over the last step."""
 
+# Logit by which a curve leaves its form when the step grows by a factor e, one standard deviation.
 WALK_SCALES: Final = (0.004, 0.015, 0.05, 0.12)
-"""Logit by which a curve leaves its form when the step grows by a factor e, one standard deviation."""
 
+# Correlation of the noise of neighbouring points.
 MEMORIES: Final = (0.0, 0.4, 0.75)
-"""Correlation of the noise of neighbouring points."""
 
+# Noise over its estimate from the scatter.
 NOISE_FACTORS: Final = (0.7, 1.0, 1.6, 3.0)
-"""Noise over its estimate from the scatter."""
 
 _LEVEL_SD: Final = 1.0  # of the level at the last point, logit: the data decide
 _RISE_MEAN: Final = 0.5
 _RISE_SD: Final = 1.0  # of the rise over the points, logit
 
 LIFT_MEAN: Final = 0.035
+# Logit that a learning rate of zero instead of the peak adds: a judgement, small and mostly upward.
 LIFT_SD: Final = 0.045
-"""Logit that a learning rate of zero instead of the peak adds: a judgement, small and mostly upward."""
 
 _EARLY: Final = 0.02  # of the last step: the walk does not begin before
 _SMALLEST: Final = 1e-3  # accuracies are kept this far from 0 and 1
 
+# Power of the number of depths that their summed evidence is divided by: 0 if depths were independent
+# witnesses, 1 if they said the same. Chosen on generated runs other than those of the tests.
 _TEMPER: Final = 0.6
-"""Power of the number of depths that their summed evidence is divided by: 0 if depths were independent
-witnesses, 1 if they said the same. Chosen on generated runs other than those of the tests."""
 
+# Correlation of the errors of the depths beyond that of their scatter; chosen likewise.
 _COMMON: Final = 0.2
-"""Correlation of the errors of the depths beyond that of their scatter; chosen likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shapes:
-    """The shapes of the grid.
+    """The shapes of the grid."""
 
-    Parameters
-    ----------
-    power : array of bool, shape (shapes,)
-        Power law, otherwise exponential.
-    rate, offset : array, shape (shapes,)
-        Exponent and offset of a power law; time constant (and 0) of an exponential.
-    by_rate : array of bool, shape (shapes,)
-        In summed learning rate, otherwise in steps.
-    """
-
-    power: NDArray[np.bool_]
-    rate: Array
+    power: NDArray[np.bool_]  # power law, otherwise exponential
+    rate: Array  # exponent and offset of a power law; time constant (and 0) of an exponential
     offset: Array
-    by_rate: NDArray[np.bool_]
+    by_rate: NDArray[np.bool_]  # in summed learning rate, otherwise in steps
 
     def rise(self, first: Array, at: Array) -> Array:
-        """Return the basis function: -1 at the first point, 0 at 1.
-
-        Parameters
-        ----------
-        first : array, shape (shapes,)
-            First point over the last one, in the shape's own time.
-        at : array, shape (shapes, times)
-            Times over that of the last point.
-
-        Returns
-        -------
-        array, shape (shapes, times)
-        """
+        """Return the basis function: -1 at the first point, 0 at 1."""
         start, now = self._fall(first[:, None]), self._fall(np.ones((first.size, 1)))
         return np.asarray((now - self._fall(at)) / (start - now))
 
@@ -109,26 +87,13 @@ class Shapes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveDraws:
-    """Curves drawn from what the points leave open, in one scale.
+    """Curves drawn from what the points leave open, in one scale."""
 
-    Parameters
-    ----------
-    logit : array of bool, shape (draws,)
-        Whether the draw is of the logit.
-    shapes : Shapes
-        One a draw.
-    coefficients : array, shape (draws, depths, 3)
-        Level at the last point, rise, lift.
-    walk : array, shape (draws,)
-        Scale of the walk, logit.
-    slope : array, shape (depths,)
-        Accuracy by logit at the last point, which scales the walk of draws that are not logit.
-    """
-
-    logit: NDArray[np.bool_]
-    shapes: Shapes
-    coefficients: Array
-    walk: Array
+    logit: NDArray[np.bool_]  # whether the draw is of the logit
+    shapes: Shapes  # one a draw
+    coefficients: Array  # level at the last point, rise, lift
+    walk: Array  # scale of the walk, logit
+    # accuracy by logit at the last point, which scales the walk of draws that are not logit
     slope: Array
 
     def form_weights(self) -> dict[str, float]:
@@ -143,19 +108,7 @@ class CurveDraws:
 
 
 def shape_grid(*, with_rate: bool) -> tuple[Shapes, Array]:
-    """Return the shapes and their prior weights: forms and times weigh the same.
-
-    Parameters
-    ----------
-    with_rate : bool
-        Also in summed learning rate.
-
-    Examples
-    --------
-    >>> shapes, weights = shape_grid(with_rate=False)
-    >>> round(float(weights.sum()), 9), round(float(weights[shapes.power].sum()), 9)
-    (1.0, 0.5)
-    """
+    """Return the shapes and their prior weights: forms and times weigh the same."""
     powers = [(True, b, u) for b in POWER_EXPONENTS for u in POWER_OFFSETS]
     exponentials = [(False, time, 0.0) for time in EXPONENTIAL_TIMES]
     listed = [
@@ -184,27 +137,7 @@ def draw_curves(
     num_draws: int,
     rng: np.random.Generator,
 ) -> CurveDraws:
-    """Return curves drawn from their distribution given the points.
-
-    Parameters
-    ----------
-    steps : array, shape (points,)
-        Over the last one.
-    summed_rate : array or None
-        Summed learning rate over its value at the last point; None where it is not known.
-    fallen : array, shape (points,)
-        Fall of the learning rate since the last point, over its peak (0 at the last point).
-    accuracies, errors : array, shape (points, depths)
-        With their standard errors.
-    num_draws : int
-        How many.
-    rng : Generator
-        Source of chance.
-
-    Returns
-    -------
-    CurveDraws
-    """
+    """Return curves drawn from their distribution given the points."""
     shapes, prior = shape_grid(with_rate=summed_rate is not None)
     times = np.stack([steps, steps if summed_rate is None else summed_rate])
     rows = times[shapes.by_rate.astype(int)]

@@ -41,23 +41,9 @@ _FACTORIES: Final[tuple[Callable[[RawLog], FamilyLines], ...]] = (
 
 
 class LineReaders:
-    r"""Feeds the lines of logs to all families until one takes each.
+    """Feeds the lines of logs to all families until one takes each.
 
     Records of speculators and SpecForge that look alike are taken in whole blocks first.
-
-    Parameters
-    ----------
-    raw : RawLog
-        What records and warnings are added to.
-
-    Examples
-    --------
-    >>> raw = RawLog()
-    >>> readers = LineReaders(raw)
-    >>> readers.feed(b"step 5: {'acc_0': 0.5, 'loss': 2.0}\nnoise\n")
-    >>> readers.finish()
-    >>> raw.num_records, readers.num_lines
-    ({'specforge': 1}, 2)
     """
 
     def __init__(self, raw: RawLog) -> None:

@@ -26,14 +26,14 @@ from calibration.training.training_log import SplitSeries, TrainingLog
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
+# Train records are pooled over the last of so many parts of the log.
 LAST_PARTS: Final = 10
-"""Train records are pooled over the last of so many parts of the log."""
 
+# Train records that are pooled at least, where the log has them: one is a single batch.
 FEWEST_RECORDS: Final = 5
-"""Train records that are pooled at least, where the log has them: one is a single batch."""
 
+# Epochs over which validation is pooled where no record of it is whole. A judgement.
 LAST_EPOCHS: Final = 3
-"""Epochs over which validation is pooled where no record of it is whole. A judgement."""
 
 
 _ALL_TRAIN: Final = (Split.TRAIN, Split.UNKNOWN, Split.VAL)
@@ -49,37 +49,18 @@ class Selection(StrEnum):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccuracySource:
-    """Accuracies of a drafter as its log last shows them.
+    """Accuracies of a drafter as its log last shows them."""
 
-    Parameters
-    ----------
-    split : Split
-        Which data.
-    selection : Selection
-        The last record, or the last ones pooled.
-    num_records : int
-        Records that were used.
-    accuracies : mapping from Kind to tuple of float
-        By depth, as fractions.
-    rounding : float
-        Half a unit of the last printed digit, [-].
-    scatter_sd : float
-        Standard error of the accept length from the scatter of the records that were pooled; 0 for
-        a single one, which does not show it, [tokens].
-    step : int or None
-        Of the last record; None where none is known.
-    codes : tuple of str
-        ``train-only``, ``split-unknown``.
-    """
-
-    split: Split
-    selection: Selection
-    num_records: int
-    accuracies: Mapping[Kind, tuple[float, ...]]
-    rounding: float
+    split: Split  # which data
+    selection: Selection  # the last record, or the last ones pooled
+    num_records: int  # records that were used
+    accuracies: Mapping[Kind, tuple[float, ...]]  # by depth, as fractions
+    rounding: float  # half a unit of the last printed digit
+    # standard error of the accept length from the scatter of the records that were pooled; 0 for a
+    # single one, which does not show it, [tokens]
     scatter_sd: float = 0.0
-    step: int | None = None
-    codes: tuple[str, ...] = ()
+    step: int | None = None  # of the last record; None where none is known
+    codes: tuple[str, ...] = ()  # ``train-only``, ``split-unknown``
 
 
 class PrintedLength(NamedTuple):
@@ -108,24 +89,7 @@ def log_acceptance(
     sampled: bool = False,
     trained_depth: int | None = None,
 ) -> LogAcceptance:
-    """Return the accept length that a log implies at its last records.
-
-    Parameters
-    ----------
-    log : TrainingLog
-        Read and checked.
-    num_steps : int, optional
-        Served depth; by default that of the log, [tokens].
-    sampled : bool
-        Whether serving samples at temperature 1.
-    trained_depth : int, optional
-        Where a printed accept length belongs, if the log has no accuracy by depth, [tokens].
-
-    Returns
-    -------
-    LogAcceptance
-        By accuracies; by a printed accept length only where there is none by depth.
-    """
+    """Return the accept length that a log implies at its last records."""
     source = accuracy_source(log.series, use_validation="eval-equals-train" not in log.codes)
     printed = last_printed_length(log.series)
     if source is not None:
@@ -153,20 +117,6 @@ def accuracy_source(
     The last whole validation record; where none is whole, validation pooled over the last epochs;
     without validation the last tenth of the train records, pooled.
 
-    Parameters
-    ----------
-    series : mapping from Split to SplitSeries
-        Of a clean log.
-    use_validation : bool
-        False where what is called validation is train data (``eval-equals-train``).
-
-    Returns
-    -------
-    AccuracySource or None
-        None where no finite record has an accuracy by depth.
-
-    Notes
-    -----
     A train record is one batch for each process; pooled as in `calibration.training.pooling`. A split that is
     not known counts as train.
     """
@@ -181,19 +131,7 @@ def accuracy_source(
 
 
 def last_printed_length(series: Mapping[Split, SplitSeries]) -> PrintedLength | None:
-    """Return the accept length that was printed last, of validation where it has one.
-
-    Parameters
-    ----------
-    series : mapping from Split to SplitSeries
-        Of a clean log.
-
-    Returns
-    -------
-    PrintedLength or None
-        A rollout before a value that was computed from accuracies; a known convention before an
-        unknown one.
-    """
+    """Return the accept length that was printed last, of validation where it has one."""
     found: list[tuple[int, PrintedLength]] = []
     for split in (Split.VAL, Split.TRAIN, Split.UNKNOWN):
         known = series.get(split)

@@ -14,20 +14,7 @@ _CHAINED = (Kind.CONDITIONAL, Kind.JOINT, Kind.MARGINAL, Kind.OVERLAP)
 
 
 def curves_of(log: TrainingLog, *, response_length: float | None = None) -> AccuracyCurves | None:
-    """Return the accuracy curves of a log; None where it has no steps or no accuracy by depth.
-
-    Parameters
-    ----------
-    log : TrainingLog
-        Read and checked.
-    response_length : float, optional
-        Mean response length of the training data, [tokens].
-
-    Returns
-    -------
-    AccuracyCurves or None
-        Of validation where it has enough points, else of training.
-    """
+    """Return the accuracy curves of a log; None where it has no steps or no accuracy by depth."""
     validation = None if "eval-equals-train" in log.codes else log.series.get(Split.VAL)
     choices = (validation, log.training, validation or log.training)
     for series, fewest in zip(choices, (FEWEST_POINTS, FEWEST_POINTS, 1), strict=True):

@@ -35,47 +35,13 @@ _LOSS_ONLY_FIELDS = (
 
 @np.errstate(all="ignore")  # of a refused log, values may be impossible
 def log_summary(log: TrainingLog) -> Summary:
-    """Return what a log says.
-
-    Parameters
-    ----------
-    log : TrainingLog
-        That may be used.
-
-    Returns
-    -------
-    dict
-        For JSON: ``error`` is None, numbers are finite, what is not known is left out or None.
-
-    Examples
-    --------
-    >>> from calibration.training.clean_log import clean_log
-    >>> from calibration.training.records import RawLog, TrainingRecord
-    >>> raw = RawLog()
-    >>> raw.add("speculators-eagle3", TrainingRecord(format="S2", split=Split.TRAIN, line=1, step=7,
-    ...     accuracies={Kind.JOINT: (0.5, 0.25), Kind.CONDITIONAL: (0.5, 0.5)}))
-    >>> summary = log_summary(clean_log(raw, "speculators-eagle3"))
-    >>> summary["last_step"], summary["series"]["train"]["accept_length"]["last"]
-    (7, {'joint': 1.75, 'conditional': 1.75})
-    """
+    """Return what a log says."""
     return {"error": None} | _facts(log) | {"series": _series(log), "warnings": sorted(log.codes)}
 
 
 @np.errstate(all="ignore")  # of a refused log, values may be impossible
 def refusal_summary(error: TrainingLogError) -> Summary:
-    """Return why a log may not be used, and what it says nevertheless.
-
-    Parameters
-    ----------
-    error : TrainingLogError
-        As `calibration.training.reading.read_training_log` raised it.
-
-    Returns
-    -------
-    dict
-        ``error`` is the code. With ``mixed-formats``, ``when_format_given`` holds the summary of each
-        family; with ``alias-defect``, ``alias`` and ``when_corrected`` say what a division would give.
-    """
+    """Return why a log may not be used, and what it says nevertheless."""
     summary: Summary = {"error": error.code}
     if error.code == "mixed-formats":
         summary["families"] = error.num_records

@@ -26,47 +26,15 @@ _MANY_BYTES: Final = 400  # a marked line in so many bytes: the others are not w
 
 @dataclass(frozen=True, slots=True)
 class LineGroup:
-    """Lines that follow each other and are of one kind.
+    """Lines that follow each other and are of one kind."""
 
-    Parameters
-    ----------
-    line : int
-        Number of the first one.
-    text : bytes
-        The lines.
-    is_marked : bool
-        Whether they may be part of a record; where not, none is.
-    """
-
-    line: int
-    text: bytes
-    is_marked: bool
+    line: int  # number of the first one
+    text: bytes  # the lines
+    is_marked: bool  # whether they may be part of a record; where not, none is
 
 
 def line_groups(first_line: int, block: bytes, *, is_open: bool = False) -> Iterator[LineGroup]:
-    r"""Yield the lines of a block, together where they are of one kind.
-
-    Parameters
-    ----------
-    first_line : int
-        Number of the first line.
-    block : bytes
-        Whole lines in UTF-8 without control sequences; a last one without its end is marked.
-    is_open : bool
-        Whether indented lines may go on with a record in front of the block.
-
-    Yields
-    ------
-    LineGroup
-        By turns marked and not; indented lines are marked where a record may be in front of them. A
-        few lines alone are one group, marked.
-
-    Examples
-    --------
-    >>> block = b"GET /v1 200\n" * 100 + b"step 5: {'acc_0': 0.5}\nGET /v1 200\n"
-    >>> [(one.line, one.is_marked) for one in line_groups(1, block)]
-    [(1, False), (101, True), (102, False)]
-    """
+    """Yield the lines of a block, together where they are of one kind."""
     start = 0
     while start < len(block):
         end = block.rfind(b"\n", start, start + _PIECE_BYTES) + 1

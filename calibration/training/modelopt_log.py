@@ -57,28 +57,7 @@ class _Pending:
 
 
 class ModelOptLines:
-    """Reads the records of ModelOpt.
-
-    Parameters
-    ----------
-    raw : RawLog
-        Where they go. Lines and dictionary of one step are one record.
-
-    Examples
-    --------
-    >>> raw = RawLog()
-    >>> lines = ModelOptLines(raw)
-    >>> for text in (
-    ...     "Step 1000 Training Acc: [0.6400, 0.6000]",
-    ...     "Step 1000 AR: 1.9312 ",
-    ...     "{'loss': 2.1, 'train_acc/parallel_0_step_0': 0.64, 'train_acc/parallel_0_step_1': 0.6, 'epoch': 0.2}",
-    ... ):
-    ...     _ = lines.feed(1, "", text)
-    >>> lines.finish()
-    >>> table = raw.table("modelopt", Split.TRAIN)
-    >>> [table.column(name).tolist() for name in ("step", "epoch", "reported:AR")]
-    [[1000.0], [0.2], [1.9312]]
-    """
+    """Reads the records of ModelOpt."""
 
     def __init__(self, raw: RawLog) -> None:
         self._raw = raw

@@ -42,24 +42,13 @@ _DIGITS: Final = re.compile(r"\d{1,18}")
 
 @dataclass(slots=True)
 class Normalised:
-    """The records that count, by split.
+    """The records that count, by split."""
 
-    Parameters
-    ----------
-    splits : dict from Split to RecordColumns
-        Rows in the order of their steps; the column ``step`` is filled as far as it can be known.
-    step_source : str
-        ``logged``, ``bar``, ``counted`` or ``none``.
-    formats : set of str
-        Ids of the layouts whose records are used.
-    codes : dict from str to list of int
-        Lines by the code of a warning.
-    """
-
+    # rows in the order of their steps; the column ``step`` is filled as far as it can be known
     splits: dict[Split, RecordColumns] = field(default_factory=dict)
-    step_source: str = "none"
-    formats: set[str] = field(default_factory=set)
-    codes: dict[str, list[int]] = field(default_factory=dict)
+    step_source: str = "none"  # ``logged``, ``bar``, ``counted`` or ``none``
+    formats: set[str] = field(default_factory=set)  # ids of the layouts whose records are used
+    codes: dict[str, list[int]] = field(default_factory=dict)  # lines by the code of a warning
 
     def warn(self, code: str, lines: "tuple[int, ...] | list[int]") -> None:
         """Note lines at which something was found."""
@@ -68,29 +57,7 @@ class Normalised:
 
 
 def normalised(tables: Mapping[Split, RecordTable]) -> Normalised:
-    """Return the records that count.
-
-    Parameters
-    ----------
-    tables : mapping from Split to RecordTable
-        All records of one family.
-
-    Returns
-    -------
-    Normalised
-        Records that are not finite are among them.
-
-    Examples
-    --------
-    >>> from calibration.training.records import Kind, TrainingRecord
-    >>> table = RecordTable()
-    >>> for line, (step, first) in enumerate([(1, 0.5), (2, 0.6), (2, 0.7), (3, 0.8)], start=1):
-    ...     table.append(TrainingRecord(format="S2", split=Split.TRAIN, line=line, step=step,
-    ...         accuracies={Kind.JOINT: (first,)}))
-    >>> result = normalised({Split.TRAIN: table})
-    >>> result.splits[Split.TRAIN].column("joint_0").tolist(), result.codes
-    ([0.5, 0.7, 0.8], {'step-restart': [3]})
-    """
+    """Return the records that count."""
     result = Normalised()
     several = False
     dropped: list[tuple[int, int]] = []

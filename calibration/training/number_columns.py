@@ -20,14 +20,7 @@ _POWERS = np.array([float(_DECIMAL**power) for power in range(_MOST_DIGITS + 2)]
 
 
 class PrintedNumbers(dict[bytes, float]):
-    """Reads columns of finite numbers; what was printed once is read once, in bounded memory.
-
-    Examples
-    --------
-    >>> numbers = PrintedNumbers()
-    >>> numbers.column([b"0.604", b"0.412"]).tolist(), numbers.column([b"9.30e-04", b"1"]).tolist()
-    ([0.604, 0.412], [0.00093, 1.0])
-    """
+    """Reads columns of finite numbers; what was printed once is read once, in bounded memory."""
 
     def __missing__(self, text: bytes) -> float:
         """Return a number that was not printed yet; ValueError where it is none."""
@@ -41,46 +34,14 @@ class PrintedNumbers(dict[bytes, float]):
         return self
 
     def column(self, texts: Sequence[bytes]) -> Array:
-        """Return printed numbers, each the double that is nearest to what was printed.
-
-        Parameters
-        ----------
-        texts : sequence of bytes
-            At least one; digits, points, signs and exponents.
-
-        Returns
-        -------
-        array of float
-            Of the same length.
-
-        Raises
-        ------
-        ValueError
-            Where one is no number.
-        """
+        """Return printed numbers, each the double that is nearest to what was printed."""
         numbers = _of_one_form(texts) if len(texts) >= _FEWEST_AT_ONCE else None
         if numbers is None:
             numbers = np.fromiter(map(self.__getitem__, texts), np.float64, len(texts))
         return numbers
 
     def table(self, rows: Sequence[Sequence[bytes]]) -> Array:
-        """Return printed numbers of different widths, shape (columns, rows).
-
-        Parameters
-        ----------
-        rows : sequence of sequence of bytes
-            At least one, all of the same length; without commas.
-
-        Raises
-        ------
-        ValueError
-            Where one is no number.
-
-        Examples
-        --------
-        >>> PrintedNumbers().table([[b"0.5", b"1e-05"], [b"0.4375", b"12"]]).tolist()
-        [[0.5, 0.4375], [1e-05, 12.0]]
-        """
+        """Return printed numbers of different widths, shape (columns, rows)."""
         texts = list(chain.from_iterable(rows))
         numbers, others = _of_many_forms(texts)
         for place in others.tolist():

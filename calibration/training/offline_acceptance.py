@@ -16,13 +16,13 @@ from specmodel.question import AcceptLength, Estimate
 
 Array = NDArray[np.float64]
 
+# What the accept length of each kind is called.
 ROUTES: Final[Mapping[Kind, str]] = {
     Kind.JOINT: "joint",
     Kind.CONDITIONAL: "conditional",
     Kind.MARGINAL: "marginal_product",
     Kind.OVERLAP: "overlap_product",
 }
-"""What the accept length of each kind is called."""
 
 _NORMAL_95: Final = 1.6448536269514722
 _GREEDY: Final = (Kind.JOINT, Kind.CONDITIONAL, Kind.MARGINAL, Kind.OVERLAP)
@@ -33,58 +33,27 @@ _APPROXIMATE: Final = frozenset({Kind.MARGINAL, Kind.OVERLAP})
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfflineAcceptance:
-    """What a log says of the accept length at one depth.
+    """What a log says of the accept length at one depth."""
 
-    Parameters
-    ----------
-    accept_length : AcceptLength or None
-        With its spread; None where the log gives no accept length, [tokens].
-    kind : Kind or None
-        Kind of the accuracies it is from; None for a printed accept length, and for none.
-    num_steps : int or None
-        Depth it belongs to, the served one; None for a printed one of unknown depth, [tokens].
-    trained_depth : int
-        Depths that the log has; 0 where it prints none by depth, [tokens].
-    routes : mapping from str to float
-        The accept length by every kind that the log has, cut at the served or the trained depth,
-        whichever is less, [tokens].
-    curve : FullAccuracy or None
-        Full accuracies of the chosen kind at the trained depths.
-    codes : tuple of str
-        ``marginal-approximation``, ``depth0-only``, ``mean-only``, ``bonus-unknown``,
-        ``beyond-trained-depth``, ``overlap-for-greedy``, ``greedy-for-sampling``,
-        ``printed-depth-unknown``.
-    """
-
+    # with its spread; None where the log gives no accept length, [tokens]
     accept_length: AcceptLength | None
+    # kind of the accuracies it is from; None for a printed accept length, and for none
     kind: Kind | None
+    # depth it belongs to, the served one; None for a printed one of unknown depth, [tokens]
     num_steps: int | None
-    trained_depth: int
+    trained_depth: int  # depths that the log has; 0 where it prints none by depth, [tokens]
+    # the accept length by every kind that the log has, cut at the served or the trained depth,
+    # whichever is less
     routes: Mapping[str, float] = field(default_factory=dict)
-    curve: FullAccuracy | None = None
+    curve: FullAccuracy | None = None  # full accuracies of the chosen kind at the trained depths
+    # ``marginal-approximation``, ``depth0-only``, ``mean-only``, ``bonus-unknown``, ``beyond-
+    # trained-depth``, ``overlap-for-greedy``, ``greedy-for-sampling``, ``printed-depth-unknown``
     codes: tuple[str, ...] = ()
 
     def draws(self, num_draws: int, rng: np.random.Generator) -> Array:
         r"""Equally likely accept lengths.
 
         .. math:: 1 \le \tau e^{s z} \le k + 1
-
-        Parameters
-        ----------
-        num_draws : int
-            At least 1.
-        rng : numpy.random.Generator
-            Source of randomness.
-
-        Returns
-        -------
-        numpy.ndarray, shape (num_draws,)
-            [tokens].
-
-        Raises
-        ------
-        ParameterError
-            If the log gives no accept length.
         """
         known = self.accept_length
         if known is None:
@@ -103,32 +72,9 @@ def chained_accept_length(values: ArrayLike, kind: Kind, num_steps: int | None =
     .. math:: 1 + \sum_{i \le k} S_i \quad\text{(joint)}, \qquad
               1 + \sum_{i \le k} \prod_{j \le i} a_j \quad\text{(others)}
 
-    Parameters
-    ----------
-    values : array-like, shape (..., depths)
-        Accuracies, the first drafted token first, [-].
-    kind : Kind
-        What they are the probability of.
-    num_steps : int, optional
-        :math:`k`, where to cut the sum; by default all depths, [tokens].
-
-    Returns
-    -------
-    numpy.ndarray, shape (...)
-        [tokens].
-
-    Notes
-    -----
     Exact for joint and conditional accuracies. A product of marginals is too low where easy starts
     stay easy, and an overlap is that of sampling at temperature 1. Marginals or conditionals are
     never summed, joint ones never multiplied.
-
-    Examples
-    --------
-    >>> float(chained_accept_length([0.742, 0.47, 0.29, 0.15, 0.097], Kind.JOINT))
-    2.749
-    >>> float(chained_accept_length([0.77, 0.65, 0.60, 0.57, 0.53], Kind.CONDITIONAL))
-    2.83269163
     """
     cut = np.asarray(values, dtype=np.float64)[..., :num_steps]
     full = cut if kind is Kind.JOINT else np.cumprod(cut, axis=-1)
@@ -138,25 +84,7 @@ def chained_accept_length(values: ArrayLike, kind: Kind, num_steps: int | None =
 def accept_length_routes(
     accuracies: Mapping[Kind, Sequence[float]], num_steps: int | None = None
 ) -> dict[str, float]:
-    """Return the accept length by every kind of accuracy that is known.
-
-    Parameters
-    ----------
-    accuracies : mapping from Kind to sequence of float
-        By depth, [-].
-    num_steps : int, optional
-        Where to cut the sums, [tokens].
-
-    Returns
-    -------
-    dict from str to float
-        Keys of `ROUTES`, [tokens].
-
-    Examples
-    --------
-    >>> accept_length_routes({Kind.JOINT: (0.5, 0.25), Kind.CONDITIONAL: (0.5, 0.5)})
-    {'joint': 1.75, 'conditional': 1.75}
-    """
+    """Return the accept length by every kind of accuracy that is known."""
     return {
         ROUTES[kind]: float(chained_accept_length(accuracies[kind], kind, num_steps))
         for kind in _GREEDY
@@ -178,52 +106,10 @@ def offline_acceptance(
 
     .. math:: s^2 = \frac{(\tau_\text{joint} - \tau_\text{cond})^2}{2} + s_\text{scatter}^2 + s_\text{rounding}^2 + s_\text{tail}^2
 
-    Parameters
-    ----------
-    accuracies : mapping from Kind to sequence of float
-        By depth, in [0, 1], [-].
-    num_steps : int, optional
-        Served depth; by default that of the log, [tokens].
-    sampled : bool
-        Whether serving samples at temperature 1, where the overlap is the quantity, and not greedily.
-    rounding : float
-        Half a unit of the last printed digit, [-].
-    num_records : int
-        Records that were pooled, over which rounding averages out.
-    scatter_sd : float
-        Standard error of the accept length from the scatter of these records, [tokens].
-    depth_is_whole : bool
-        Whether the log shows all depths that were trained; False where it prints the first alone.
-
-    Returns
-    -------
-    OfflineAcceptance
-        By the first known of joint, conditional, marginal and overlap; of unlike depths the deepest.
-
-    Raises
-    ------
-    ParameterError
-        If an accuracy is outside [0, 1] or the depth is below 1.
-
-    Notes
-    -----
     Joint and conditional accuracies are two measurements of one accept length; half their squared
     difference is the variance of either. Beyond the trained depth the tail model of
     `specmodel.acceptance.tail_spread` carries the curve: holding the last conditional is an upper
     scenario, not the estimate.
-
-    Examples
-    --------
-    >>> found = offline_acceptance({
-    ...     Kind.JOINT: (0.742, 0.47, 0.29, 0.15, 0.097),
-    ...     Kind.CONDITIONAL: (0.77, 0.65, 0.60, 0.57, 0.53),
-    ... })
-    >>> found.accept_length.estimate.median
-    2.749
-    >>> found.accept_length.estimate.low < 2.749 < found.routes["conditional"]
-    True
-    >>> found.routes["conditional"] < found.accept_length.estimate.high
-    True
     """
     if num_steps is not None and num_steps < 1:
         raise ParameterError("num_steps", num_steps, "at least 1", "no draft has no accept length")
@@ -275,29 +161,6 @@ def carried_draws(
 
     .. math:: \tau_k = \tau_m + (\tau_m - 1)\, r, \qquad
         r = \frac{\hat\tau_k - \hat\tau_m}{\hat\tau_m - 1} e^{s z}
-
-    Parameters
-    ----------
-    draws : numpy.ndarray, shape (draws,) or (draws, steps)
-        At the depth of the curve, [tokens].
-    curve : FullAccuracy
-        Of the same drafter.
-    num_steps : int
-        Served depth, [tokens].
-    rng : numpy.random.Generator
-        Source of randomness: one error of the tail for each draw, the same at all its steps.
-
-    Returns
-    -------
-    numpy.ndarray
-        Of the same shape; unchanged up to the depth of the curve, [tokens].
-
-    Examples
-    --------
-    >>> curve = FullAccuracy([0.742, 0.47, 0.29, 0.15, 0.097])
-    >>> drawn = carried_draws(np.full(2000, 2.749), curve, 10, np.random.default_rng(0))
-    >>> round(float(np.median(drawn)), 1)
-    2.9
     """
     measured = curve.num_steps
     if num_steps <= measured:
@@ -319,11 +182,6 @@ def spread_normal(num_draws: int, rng: np.random.Generator) -> Array:
     """Return standard normal draws at equal steps of probability, in any order.
 
     Their quantiles have no noise: a median that was put in comes out.
-
-    Examples
-    --------
-    >>> float(np.median(spread_normal(1000, np.random.default_rng(0))).round(9))
-    0.0
     """
     normal = NormalDist()
     values = [normal.inv_cdf((rank + 0.5) / num_draws) for rank in range(num_draws)]
@@ -393,25 +251,6 @@ def within_depth(median: float, low: float, high: float, *, sd: float, most: flo
     r"""Return an accept length whose interval is widened by an independent normal error.
 
     .. math:: \tau_\text{low} = \max\left(\tau - \sqrt{(\tau - l)^2 + (z s)^2},\, 1\right)
-
-    Parameters
-    ----------
-    median, low, high : float
-        With the central 90 % interval that is known, [tokens].
-    sd : float
-        Standard deviation of the error, [tokens].
-    most : float
-        What a round can emit at most, [tokens].
-
-    Returns
-    -------
-    AcceptLength
-        Inside [1, `most`].
-
-    Examples
-    --------
-    >>> within_depth(2.5, 2.5, 2.5, sd=0.1, most=4.0).estimate.low
-    2.336
     """
     width = _NORMAL_95 * sd
     below, above = math.hypot(median - low, width), math.hypot(high - median, width)

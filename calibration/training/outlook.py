@@ -19,8 +19,8 @@ from specmodel.units import KILO
 
 Array = NDArray[np.float64]
 
+# Draws of calibration, transfer and accept length together. [-]
 NUM_DRAWS: Final = 10_000
-"""Draws of calibration, transfer and accept length together. [-]"""
 
 _SEED: Final = 4
 _HOUR_S: Final = timedelta(hours=1).total_seconds()
@@ -30,23 +30,12 @@ _LEVELS: Final = (0.05, 0.5, 0.95)
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What accept lengths are worth.
+    """What accept lengths are worth."""
 
-    Parameters
-    ----------
-    accept_length : Estimate
-        At the served depth, [tokens].
-    speedup : Estimate
-        Of a new measurement, [-].
-    output_tokens_per_s : Estimate or None
-        Where the baseline is known, [tokens/s].
-    probability_faster, probability_of_target : float
-        That a new measurement is above the baseline, and above the target, [0, 1].
-    """
-
-    accept_length: Estimate
-    speedup: Estimate
-    output_tokens_per_s: Estimate | None
+    accept_length: Estimate  # at the served depth, [tokens]
+    speedup: Estimate  # of a new measurement
+    output_tokens_per_s: Estimate | None  # where the baseline is known, [tokens/s]
+    # that a new measurement is above the baseline, and above the target, [0, 1]
     probability_faster: float
     probability_of_target: float
 
@@ -54,36 +43,21 @@ class Outlook:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointOutlook:
-    """One checkpoint, as its log shows it and as serving is expected to.
+    """One checkpoint, as its log shows it and as serving is expected to."""
 
-    Parameters
-    ----------
-    step : int or None
-        Where it is; None where the log has no steps.
-    as_logged, expected : Outlook
-        With the accept length of the log, and with that expected in serving.
-    """
-
-    step: int | None
-    as_logged: Outlook
+    step: int | None  # where it is; None where the log has no steps
+    as_logged: Outlook  # with the accept length of the log, and with that expected in serving
     expected: Outlook
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepReachingTarget:
-    """When the target is reached in serving.
+    """When the target is reached in serving."""
 
-    Parameters
-    ----------
-    probability : float
-        That it is reached by the end, [0, 1].
-    median, low, high : float or None
-        Step by which it is reached with probability 0.5, 0.05 and 0.95; None where that is not
-        before the end.
-    """
-
-    probability: float
+    probability: float  # that it is reached by the end, [0, 1]
+    # step by which it is reached with probability 0.5, 0.05 and 0.95; None where that is not before
+    # the end
     median: float | None
     low: float | None
     high: float | None
@@ -92,27 +66,13 @@ class StepReachingTarget:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """What the rest of the run adds to the speed-up in serving.
+    """What the rest of the run adds to the speed-up in serving."""
 
-    Parameters
-    ----------
-    speedup : Estimate
-        Speed-up at the end minus that of now, [-].
-    per_thousand_steps : Estimate
-        The same over the remaining steps, [1/1000 steps].
-    per_hour : Estimate or None
-        Over the remaining hours, where the time of a step is known, [1/h].
-    remaining_steps : float
-        To the end.
-    remaining_hours : float or None
-        To the end, [h].
-    """
-
-    speedup: Estimate
-    per_thousand_steps: Estimate
-    per_hour: Estimate | None
-    remaining_steps: float
-    remaining_hours: float | None
+    speedup: Estimate  # speed-up at the end minus that of now
+    per_thousand_steps: Estimate  # the same over the remaining steps, [1/1000 steps]
+    per_hour: Estimate | None  # over the remaining hours, where the time of a step is known, [1/h]
+    remaining_steps: float  # to the end
+    remaining_hours: float | None  # to the end, [h]
 
 
 class Worth(NamedTuple):

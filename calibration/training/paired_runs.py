@@ -20,34 +20,18 @@ _HIGH: Final = 0.95
 class PairedRun:
     """An accept length from a log beside the served one of the same drafter.
 
-    Parameters
-    ----------
-    run : str
-        Name of the run; pairs of one run share its drafter.
-    offline, served : float or None
-        Accept lengths, bonus token included, the first cut at the served depth; None where the
-        report gives no number that can be compared, [tokens].
-    num_steps : int or None
-        Served depth, [tokens].
-    matched : bool
-        Whether served prompts and stack are those of the training. A judgement.
-    remark : str
-        What was served, and how.
-    left_out : str
-        Why it says nothing of serving; empty for pairs that qualify.
-
-    Notes
-    -----
     All of [specmodel-paired-runs]_.
     """
 
-    run: str
+    run: str  # name of the run; pairs of one run share its drafter
+    # accept lengths, bonus token included, the first cut at the served depth; None where the report
+    # gives no number that can be compared, [tokens]
     offline: float | None
     served: float | None
-    num_steps: int | None
-    matched: bool
-    remark: str
-    left_out: str = ""
+    num_steps: int | None  # served depth, [tokens]
+    matched: bool  # whether served prompts and stack are those of the training. A judgement
+    remark: str  # what was served, and how
+    left_out: str = ""  # why it says nothing of serving; empty for pairs that qualify
 
     @property
     def qualifies(self) -> bool:
@@ -102,6 +86,8 @@ _REPLAY = "offline replay: no server, so it says nothing of serving"
 _OVER_FIT = "over-fit test: one sample, trained and served"
 _ONE_PROMPT = "one prompt: a single request is no workload"
 
+# Every pair of [specmodel-paired-runs]_, those that do not qualify with the reason. The replays are
+# printed without the bonus token, 1 was added to them.
 PAIRED_RUNS: Final[tuple[PairedRun, ...]] = (
     _pair("public-report-01a", (2.561, 2.315), 3, "vLLM, 1k context, first run", matched=True),
     _pair("public-report-01a", (2.561, 2.464), 3, "vLLM, 1k context, later run", matched=True),
@@ -122,8 +108,6 @@ PAIRED_RUNS: Final[tuple[PairedRun, ...]] = (
     _excluded("spec-d8efd6f8-overfit", (None, 7.44), "vLLM, 8 drafted", _OVER_FIT),
     _excluded("public-report-12", (None, 1.28), "vLLM, 4 drafted, one prompt", _ONE_PROMPT),
 )
-"""Every pair of [specmodel-paired-runs]_, those that do not qualify with the reason. The replays are
-printed without the bonus token, 1 was added to them."""
 
 
 @final
@@ -132,23 +116,12 @@ class PairedPrior:
     r"""What some pairs say of a run that they do not hold.
 
     .. math:: \ln F \sim t_{n-1}\!\left(\mu,\; b^2 (1 + 1/n) + w^2\right)
-
-    Parameters
-    ----------
-    median : float
-        Of the factor on accept length - 1, [-].
-    between : float
-        Standard deviation of ln F from run to run, [-].
-    within : float
-        Standard deviation of ln F of one run from workload to workload, [-].
-    num_runs : int
-        n.
     """
 
-    median: float
-    between: float
-    within: float
-    num_runs: int
+    median: float  # of the factor on accept length - 1
+    between: float  # standard deviation of ln F from run to run
+    within: float  # standard deviation of ln F of one run from workload to workload
+    num_runs: int  # n
 
     @property
     def factor(self) -> TransferFactor:
@@ -160,20 +133,7 @@ class PairedPrior:
         )
 
     def interval(self, offline: float, num_steps: int | None = None) -> Estimate:
-        """Return the served accept length to expect of a new run, with its central 90 % interval.
-
-        Parameters
-        ----------
-        offline : float
-            Accept length from the log, at least 1, [tokens].
-        num_steps : int, optional
-            Served depth, that caps it, [tokens].
-
-        Returns
-        -------
-        Estimate
-            [tokens].
-        """
+        """Return the served accept length to expect of a new run, with its central 90 % interval."""
         if not offline >= 1.0:
             raise ParameterError("accept length", f"{offline:g}", "at least 1")
         width = float(student_t_quantile(_HIGH, self.num_runs - 1)) * self.factor.total_sd
@@ -188,18 +148,10 @@ class PairedPrior:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutPair:
-    """A pair as the other runs predict it.
+    """A pair as the other runs predict it."""
 
-    Parameters
-    ----------
-    pair : PairedRun
-        Which one.
-    predicted : Estimate
-        Its served accept length from all runs but its own, [tokens].
-    """
-
-    pair: PairedRun
-    predicted: Estimate
+    pair: PairedRun  # which one
+    predicted: Estimate  # its served accept length from all runs but its own, [tokens]
 
     @property
     def covered(self) -> bool:
@@ -212,27 +164,6 @@ def learn_paired_prior(pairs: Sequence[PairedRun] = PAIRED_RUNS) -> PairedPrior:
     r"""Return what pairs say of the factor of a new run.
 
     .. math:: b^2 = \max(s^2_{\bar y} - w^2 \overline{1/n_j},\, 0)
-
-    Parameters
-    ----------
-    pairs : sequence of PairedRun
-        Those that do not qualify are left out.
-
-    Returns
-    -------
-    PairedPrior
-        Moments of the log ratios, every run counted once.
-
-    Raises
-    ------
-    ParameterError
-        With fewer than three runs.
-
-    Examples
-    --------
-    >>> learned = learn_paired_prior()
-    >>> learned.num_runs, 0.6 < learned.median < 0.9
-    (7, True)
     """
     runs: dict[str, list[float]] = {}
     for pair in pairs:
@@ -256,30 +187,7 @@ def learn_paired_prior(pairs: Sequence[PairedRun] = PAIRED_RUNS) -> PairedPrior:
 
 
 def leave_one_run_out(pairs: Sequence[PairedRun] = PAIRED_RUNS) -> tuple[HeldOutPair, ...]:
-    """Return every pair that qualifies as the runs of all others predict it.
-
-    Parameters
-    ----------
-    pairs : sequence of PairedRun
-        Those that do not qualify are left out. Pairs of one run are left out together: they have
-        one estimate and one drafter.
-
-    Returns
-    -------
-    tuple of HeldOutPair
-        In the order of the pairs.
-
-    Raises
-    ------
-    ParameterError
-        With fewer than four runs.
-
-    Examples
-    --------
-    >>> held_out = leave_one_run_out()
-    >>> sum(one.covered for one in held_out) / len(held_out) >= 0.85
-    True
-    """
+    """Return every pair that qualifies as the runs of all others predict it."""
     sound = [pair for pair in pairs if pair.qualifies]
     found = []
     for pair in sound:

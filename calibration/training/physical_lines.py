@@ -41,13 +41,7 @@ _MAY_BE_PREFIX = frozenset(" 0123456789[(ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklm
 
 
 class CutText(str):
-    r"""Text of a last line that the file ends in: without a line end, its last number may be cut.
-
-    Examples
-    --------
-    >>> [type(text).__name__ for _, _, text in physical_lines([b"loss=1.5\nloss=1."])]
-    ['str', 'CutText']
-    """
+    """Text of a last line that the file ends in: without a line end, its last number may be cut."""
 
     __slots__ = ()
 
@@ -55,29 +49,7 @@ class CutText(str):
 def physical_lines(
     blocks: Iterable[bytes], *, first_line: int = 1
 ) -> Iterator[tuple[int, str, str]]:
-    r"""Yield number, stream and text of every line that is not blank.
-
-    Parameters
-    ----------
-    blocks : iterable of bytes
-        UTF-8, each of whole lines (`LogFile.blocks`); bytes that are none become U+FFFD.
-    first_line : int
-        Number of the first line.
-
-    Yields
-    ------
-    tuple of (int, str, str)
-        Lines end with a line feed and are counted from 1; what stands between carriage returns is a
-        line of its own with the same number. The stream is the label of a process or container,
-        empty where there is none; time stamps of containers are no label. Blanks at the beginning
-        and the end stay. `CutText` where the line has no end.
-
-    Examples
-    --------
-    >>> block = b"[rank0]: \x1b[1mstep\x1b[0m 1\r\n\nbar\rstep 2\n"
-    >>> list(physical_lines([block]))
-    [(1, 'rank0', 'step 1'), (3, '', 'bar'), (3, '', 'step 2')]
-    """
+    """Yield number, stream and text of every line that is not blank."""
     number = first_line
     for block in blocks:
         yield from _lines_of(block, number)
@@ -85,38 +57,14 @@ def physical_lines(
 
 
 def without_control_sequences(text: str) -> str:
-    r"""Return a text without what is meant for a terminal; where the cursor moves, a return stands.
-
-    Examples
-    --------
-    >>> without_control_sequences("bar\x1b[2Kloss=\x1b[1;36m1\x1b[0m\x1b[1;36m.5\x1b[0m")
-    'bar\rloss=1.5'
-    """
+    """Return a text without what is meant for a terminal; where the cursor moves, a return stands."""
     if "\x1b" not in text:
         return text
     return _CONTROL.sub("", _CURSOR.sub("\r", text))
 
 
 def split_prefix(text: str) -> tuple[str, str]:
-    """Return the label of the stream and the rest of a line.
-
-    Parameters
-    ----------
-    text : str
-        One line without control sequences.
-
-    Returns
-    -------
-    tuple of (str, str)
-        The label is empty where there is none; several labels are joined by a slash.
-
-    Examples
-    --------
-    >>> split_prefix("worker-0  | 2026-05-02T10:11:12.5Z [rank1]:  loss=1")
-    ('worker-0/rank1', ' loss=1')
-    >>> split_prefix("INFO | loss=1")
-    ('', 'INFO | loss=1')
-    """
+    """Return the label of the stream and the rest of a line."""
     labels = ""
     for _ in range(_MOST_PREFIXES):
         if not text or text[0] not in _MAY_BE_PREFIX:

@@ -13,8 +13,8 @@ from calibration.training.record_columns import Rows
 from calibration.training.records import Array, Kind
 from calibration.training.training_log import SplitSeries
 
+# Records that a series needs before its last tenth is pooled.
 FEWEST_FOR_TAIL: Final = 50
-"""Records that a series needs before its last tenth is pooled."""
 
 _TAIL_PARTS = 10
 _MOST_ROWS = 1 << 15  # that are looked at together
@@ -34,18 +34,6 @@ def pooled(series: SplitSeries, rows: Rows) -> dict[Kind, Array]:
     .. math:: B_k = \frac{\sum A_{k-1} B_k}{\sum A_{k-1}}
 
     with joint accuracies A of the same records (running products of B where they are not printed).
-
-    Parameters
-    ----------
-    series : SplitSeries
-        Of one split.
-    rows : array of int
-        Which of its records.
-
-    Returns
-    -------
-    dict from Kind to array of float
-        nan at a depth of which no record says anything.
     """
     found: dict[Kind, Array] = {}
     for kind, values in series.accuracies.items():
@@ -58,13 +46,7 @@ def pooled(series: SplitSeries, rows: Rows) -> dict[Kind, Array]:
 
 @np.errstate(all="ignore")
 def mean_of_known(values: Array) -> Array:
-    """Return means over records, of those that are known.
-
-    Examples
-    --------
-    >>> mean_of_known(np.array([[0.5, np.nan], [0.75, np.nan]])).tolist()
-    [0.625, nan]
-    """
+    """Return means over records, of those that are known."""
     known = np.isfinite(values)
     number = known.sum(axis=0)
     total = np.where(known, values, 0.0).sum(axis=0)
@@ -76,18 +58,6 @@ def identity(series: SplitSeries, rows: Rows) -> Array:
     r"""Return how far joint and conditional accuracies agree, from the second depth on.
 
     .. math:: \hat f_k = \frac{\sum A_{k-1} B_k}{\sum A_k}
-
-    Parameters
-    ----------
-    series : SplitSeries
-        With both kinds; otherwise the result is empty.
-    rows : array of int
-        Which of its records.
-
-    Returns
-    -------
-    array of float
-        1 in a sound log; nan where no record got so deep.
     """
     joint, conditional = (series.accuracies.get(k) for k in (Kind.JOINT, Kind.CONDITIONAL))
     if joint is None or conditional is None:
@@ -106,24 +76,7 @@ def identity(series: SplitSeries, rows: Rows) -> Array:
 
 @np.errstate(all="ignore")  # impossible values are refused elsewhere
 def accept_lengths(accuracies: Mapping[Kind, Array]) -> dict[str, float]:
-    """Return the accept length that each kind of accuracy implies, bonus token included.
-
-    Parameters
-    ----------
-    accuracies : mapping from Kind to array of float
-        By depth; the chain ends where one is not known.
-
-    Returns
-    -------
-    dict from str to float
-        ``joint``: 1 + their sum; ``conditional``, ``marginal_product``, ``overlap_product``: 1 + the
-        sum of their running products, [tokens].
-
-    Examples
-    --------
-    >>> accept_lengths({Kind.JOINT: np.array([0.5, 0.25]), Kind.CONDITIONAL: np.array([0.5, 0.5])})
-    {'joint': 1.75, 'conditional': 1.75}
-    """
+    """Return the accept length that each kind of accuracy implies, bonus token included."""
     found: dict[str, float] = {}
     for kind, values in accuracies.items():
         known = values[: int(np.argmin(np.append(np.isfinite(values), False)))]

@@ -29,47 +29,24 @@ _LINE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionLine:
-    """One line of a block.
+    """One line of a block."""
 
-    Parameters
-    ----------
-    key : tuple of (str, int)
-        What its block is about: ``Train``, ``Eval`` or ``Test`` and the epoch, or ``Train - Step`` or
-        ``Eval - Step`` and the step.
-    position : int
-        Depth, from 0.
-    label : str
-        `ACCURACY`, `RATE` or `LOSS`.
-    value : float
-        As printed.
-    rounding : float
-        Half a unit of its last printed digit.
-    """
-
+    # what its block is about: ``Train``, ``Eval`` or ``Test`` and the epoch, or ``Train - Step`` or
+    # ``Eval - Step`` and the step
     key: tuple[str, int]
-    position: int
-    label: str
-    value: float
-    rounding: float
+    position: int  # depth, from 0
+    label: str  # `ACCURACY`, `RATE` or `LOSS`
+    value: float  # as printed
+    rounding: float  # half a unit of its last printed digit
 
 
 @dataclass(slots=True)
 class Block:
-    """The lines of one record.
+    """The lines of one record."""
 
-    Parameters
-    ----------
-    key : tuple of (str, int)
-        As in `PositionLine`.
-    line : int
-        Where it begins.
-    stream : str
-        Label of its process.
-    """
-
-    key: tuple[str, int]
-    line: int
-    stream: str
+    key: tuple[str, int]  # as in `PositionLine`
+    line: int  # where it begins
+    stream: str  # label of its process
     values: dict[str, dict[int, float]] = field(init=False, default_factory=dict)
     rounding: float = field(init=False, default=0.0)
 
@@ -96,14 +73,7 @@ class Block:
 
 
 def position_lines(text: str) -> Iterator[PositionLine]:
-    """Yield the lines of blocks in a physical line; a number that may be cut is none.
-
-    Examples
-    --------
-    >>> found, = position_lines("INFO Eval - Step 50 [51/6], position 2,  Acc: 0.55")
-    >>> found.key, found.position, found.label, found.value, found.rounding
-    (('Eval - Step', 50), 2, 'Acc', 0.55, 0.005)
-    """
+    """Yield the lines of blocks in a physical line; a number that may be cut is none."""
     if "position " not in text:
         return
     for found in _LINE.finditer(text):
@@ -124,25 +94,7 @@ def position_lines(text: str) -> Iterator[PositionLine]:
 
 
 class OpenBlocks:
-    """The blocks that are being printed, stream by stream.
-
-    Parameters
-    ----------
-    take : callable
-        Given each complete block, in the order of their beginnings.
-    drop : callable
-        Given each block that is not complete.
-
-    Examples
-    --------
-    >>> blocks = OpenBlocks(lambda block: print(block.key, block.depths(ACCURACY)), print)
-    >>> for epoch in (1, 2):
-    ...     for found in position_lines(f"Train Epoch [{epoch}/9], position 0,  Acc: 0.5"):
-    ...         blocks.put(epoch, "", found)
-    ('Train', 1) (0.5,)
-    >>> blocks.close()
-    ('Train', 2) (0.5,)
-    """
+    """The blocks that are being printed, stream by stream."""
 
     __slots__ = ("_drop", "_metrics", "_open", "_take")
 

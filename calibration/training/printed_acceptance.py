@@ -14,37 +14,7 @@ def printed_acceptance(
     printed_depth: int | None = None,
     rounding: float = 0.0,
 ) -> OfflineAcceptance:
-    """Return the accept length that a trainer printed, where it prints no accuracy by depth.
-
-    Parameters
-    ----------
-    accept_length : float or None
-        With the bonus token, see `calibration.training.family_facts.accept_length_with_bonus`; None
-        where its convention is not known, [tokens].
-    num_steps : int, optional
-        Served depth; by default the printed one, [tokens].
-    printed_depth : int, optional
-        Depth that was trained, [tokens].
-    rounding : float
-        Half a unit of the last printed digit, [tokens].
-
-    Returns
-    -------
-    OfflineAcceptance
-        Carried by the tail model where both depths are known and differ.
-
-    Raises
-    ------
-    ParameterError
-        If the accept length is below 1, or above what its depth can emit.
-
-    Examples
-    --------
-    >>> printed_acceptance(2.4).codes
-    ('mean-only', 'printed-depth-unknown')
-    >>> printed_acceptance(2.4, 3, printed_depth=5).accept_length.estimate.median < 2.4
-    True
-    """
+    """Return the accept length that a trainer printed, where it prints no accuracy by depth."""
     if accept_length is None:
         return OfflineAcceptance(
             accept_length=None,

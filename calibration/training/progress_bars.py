@@ -25,48 +25,17 @@ _PAIR = re.compile(r"([A-Za-z_][\w./@-]{0,60})=([^\s,=\]\[]{1,40})(?=[,\]])", re
 
 @dataclass(frozen=True, slots=True)
 class BarState:
-    """One state of a bar.
+    """One state of a bar."""
 
-    Parameters
-    ----------
-    description : str
-        What stands in front of it, without the colon.
-    counter : int
-        Steps done.
-    total : int or None
-        Steps to do; None where the bar does not know.
-    pairs : mapping from str to str
-        What stands behind it, the complete pairs only.
-    is_closed : bool
-        Whether its closing bracket was printed.
-    """
-
-    description: str
-    counter: int
-    total: int | None
-    pairs: Mapping[str, str]
-    is_closed: bool
+    description: str  # what stands in front of it, without the colon
+    counter: int  # steps done
+    total: int | None  # steps to do; None where the bar does not know
+    pairs: Mapping[str, str]  # what stands behind it, the complete pairs only
+    is_closed: bool  # whether its closing bracket was printed
 
 
 def bar_states(text: str) -> Iterator[BarState]:
-    """Yield the states of bars in a line.
-
-    Parameters
-    ----------
-    text : str
-        One physical line; states that nothing separates are separate all the same.
-
-    Yields
-    ------
-    BarState
-        Also of bars that show nothing but their counter.
-
-    Examples
-    --------
-    >>> state, = bar_states("Training:  1%|x  | 10/1000 [00:11<18:01, 1.1s/it, loss=7.9, acc=0.1]")
-    >>> state.description, state.counter, state.total, dict(state.pairs)
-    ('Training', 10, 1000, {'loss': '7.9', 'acc': '0.1'})
-    """
+    """Yield the states of bars in a line."""
     if "[" not in text or ("%|" not in text and "it [" not in text):
         return
     for found in _STATE.finditer(text):
@@ -81,16 +50,7 @@ def bar_states(text: str) -> Iterator[BarState]:
 
 
 class LatestBars(Generic[_Item]):
-    """The last state of each counter, stream by stream.
-
-    Examples
-    --------
-    >>> bars: LatestBars[str] = LatestBars()
-    >>> [bars.replace("", key, item) for key, item in ((1, "a"), (1, "b"), (2, "c"))]
-    [None, None, 'b']
-    >>> bars.take_all()
-    ['c']
-    """
+    """The last state of each counter, stream by stream."""
 
     __slots__ = ("_latest",)
 
@@ -121,26 +81,7 @@ class EpochBar:
 
 
 class EpochBars:
-    """The bars of epochs that show an accuracy: the last state of each counter is given on.
-
-    Parameters
-    ----------
-    raw : RawLog
-        Told of a bar that may be cut.
-    name : re.Pattern
-        What ends the description of such a bar; its group is the epoch.
-    add : callable
-        Given the last state of each counter.
-
-    Examples
-    --------
-    >>> bars = EpochBars(RawLog(), re.compile(r"epoch ([0-9])$"), lambda bar: print(bar.epoch, bar.state.counter))
-    >>> bars.take(1, "", "epoch 2:  1%|x| 1/9 [0, acc=0.1]epoch 2:  2%|x| 2/9 [0, acc=0.1]")
-    2.0 1
-    True
-    >>> bars.end()
-    2.0 2
-    """
+    """The bars of epochs that show an accuracy: the last state of each counter is given on."""
 
     __slots__ = ("_add", "_latest", "_name", "_raw")
 
@@ -172,13 +113,7 @@ class EpochBars:
 
 
 def is_cut(text: str, end: int) -> bool:
-    """Return whether a number that ends at a place may be cut: the file ends there.
-
-    Examples
-    --------
-    >>> is_cut(CutText("loss=1."), 7), is_cut("loss=1.", 7), is_cut(CutText("loss=1.5 "), 8)
-    (True, False, False)
-    """
+    """Return whether a number that ends at a place may be cut: the file ends there."""
     return isinstance(text, CutText) and end >= len(text)
 
 

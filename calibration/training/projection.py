@@ -17,50 +17,42 @@ from specmodel.errors import ParameterError, SpecModelError
 
 Array = NDArray[np.float64]
 
+# Usable points below which there is no projection; training_logs.md section 8.
 FEWEST_POINTS: Final = 5
-"""Usable points below which there is no projection; training_logs.md section 8."""
 
 NUM_DRAWS: Final = 2000
 
+# Logarithm of the longest extrapolation, in last steps; beyond it the walk stands still.
 WALK_SPAN: Final = float(np.log(50.0))
-"""Logarithm of the longest extrapolation, in last steps; beyond it the walk stands still."""
 
 _WALK_CELLS: Final = 48
 
+# Share of the walk that all depths have in common; a judgement.
 _WALK_SHARED: Final = 0.4
-"""Share of the walk that all depths have in common; a judgement."""
 
 _REACHING_STEPS: Final = 60
 
+# Last steps ahead of which a projection is called far.
 _FAR: Final = 4.0
-"""Last steps ahead of which a projection is called far."""
 
+# Accept length gained by the end below which a curve is flat, with the data as good as sure of it.
 _FLAT_GAIN: Final = 0.01
-"""Accept length gained by the end below which a curve is flat, with the data as good as sure of it."""
 
+# Chance that a constant learning rate decays before the end; a judgement.
 _LATE_DECAY: Final = 0.5
-"""Chance that a constant learning rate decays before the end; a judgement."""
 
+# Last part of the run in which it would.
 _LATE_DECAY_SHARE: Final = 0.2
-"""Last part of the run in which it would."""
 
 _SUM_CELLS: Final = 512
 
+# Steps between the first and the last point over the steps ahead, below which there is no projection;
+# a judgement.
 _LEAST_SEEN: Final = 0.1
-"""Steps between the first and the last point over the steps ahead, below which there is no projection;
-a judgement."""
 
 
 class ProjectionRefused(SpecModelError, ValueError):  # noqa: N818 - a refusal, as the codes are called
-    """The points do not carry a projection.
-
-    Parameters
-    ----------
-    code : str
-        ``too-few-points`` or ``before-warm-up-ends``.
-    reason : str
-        Why, and what to do.
-    """
+    """The points do not carry a projection."""
 
     def __init__(self, code: str, reason: str) -> None:
         self.code, self.reason = code, reason
@@ -69,24 +61,11 @@ class ProjectionRefused(SpecModelError, ValueError):  # noqa: N818 - a refusal, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepProjection:
-    """Accuracies and accept length at one step, as draws.
+    """Accuracies and accept length at one step, as draws."""
 
-    Parameters
-    ----------
-    step : float
-        [optimiser steps].
-    conditional : array, shape (draws, depths)
-        Conditional accuracies (marginal ones, of a curve of marginals), without the noise of one
-        measurement.
-
-    Examples
-    --------
-    >>> here = StepProjection(step=10.0, conditional=np.array([[0.5, 0.5], [0.6, 0.5]]))
-    >>> here.accept_lengths().tolist(), here.accept_length_interval(0.5)[0]
-    ([1.75, 1.9], 1.7875)
-    """
-
-    step: float
+    step: float  # [optimiser steps]
+    # conditional accuracies (marginal ones, of a curve of marginals), without the noise of one
+    # measurement
     conditional: Array
 
     def accept_lengths(self, num_steps: int | None = None) -> Array:
@@ -116,46 +95,21 @@ class StepProjection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projection:
-    """A run carried on from its last step.
+    """A run carried on from its last step."""
 
-    Parameters
-    ----------
-    last_step : float
-        Where the curve ends.
-    now : StepProjection
-        At the last step.
-    target : StepProjection
-        At the step that was asked for; the end of the run unless another was.
-    end : StepProjection or None
-        At the end of the run; None where it is not known.
-    end_step : float or None
-        The trainer's total, or where the learning rate ends.
-    schedule : Schedule
-        What the learning rate says.
-    findings : tuple of Finding
-        Warnings: ``before-decay``, ``flat``, ``total-steps-unknown``, ``end-inferred``,
-        ``learning-rate-unknown``, ``far-ahead``, ``past-the-end``.
-    form_weights : dict of str to float
-        Weight of each form.
-    num_points : int
-        Points that were fitted.
-    point_error : array, shape (depths,)
-        Standard error of the last point: what one more measurement adds to a draw.
-    paths : Paths
-        The courses that `at` reads.
-    """
-
-    last_step: float
-    now: StepProjection
-    target: StepProjection
-    end: StepProjection | None
-    end_step: float | None
-    schedule: Schedule
+    last_step: float  # where the curve ends
+    now: StepProjection  # at the last step
+    target: StepProjection  # at the step that was asked for; the end of the run unless another was
+    end: StepProjection | None  # at the end of the run; None where it is not known
+    end_step: float | None  # the trainer's total, or where the learning rate ends
+    schedule: Schedule  # what the learning rate says
+    # warnings: ``before-decay``, ``flat``, ``total-steps-unknown``, ``end-inferred``, ``learning-
+    # rate-unknown``, ``far-ahead``, ``past-the-end``
     findings: tuple[Finding, ...]
-    form_weights: dict[str, float]
-    num_points: int
-    point_error: Array
-    paths: "Paths"
+    form_weights: dict[str, float]  # weight of each form
+    num_points: int  # points that were fitted
+    point_error: Array  # standard error of the last point: what one more measurement adds to a draw
+    paths: "Paths"  # the courses that `at` reads
 
     def at(self, step: float) -> StepProjection:
         """Return the draws at a step from the last one on; one draw is one course of the run."""
@@ -164,22 +118,7 @@ class Projection:
     def steps_reaching(
         self, accept_length: float, horizon: float | None = None, num_steps: int | None = None
     ) -> Array:
-        """Return the step at which each draw reaches an accept length; infinite where it does not.
-
-        Parameters
-        ----------
-        accept_length : float
-            To be reached, bonus token included.
-        horizon : float, optional
-            Last step that is looked at; the end of the run, or the step that was asked for.
-        num_steps : int, optional
-            Depth at which the accept length is cut.
-
-        Returns
-        -------
-        array, shape (draws,)
-            The last step where it is reached by then.
-        """
+        """Return the step at which each draw reaches an accept length; infinite where it does not."""
         last = horizon or self.end_step or self.target.step
         steps = np.linspace(self.last_step, max(last, self.last_step), _REACHING_STEPS)
         found = np.full(len(self.now.conditional), np.inf)
@@ -191,34 +130,17 @@ class Projection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """Courses of the accuracies after the last step.
+    """Courses of the accuracies after the last step."""
 
-    Parameters
-    ----------
-    draws : CurveDraws
-        Curves.
-    last_step, first_step : float
-        Of the points.
-    summed : array, shape (cells, 2)
-        Steps and summed learning rate over its value at the last step.
-    schedule : Schedule
-        Planned learning rate.
-    late_decay : array of bool, shape (draws,)
-        Whether a learning rate that is constant or unknown decays before the end in this draw.
-    horizon : float
-        The end for these decays.
-    walk : array, shape (draws, cells, depths)
-        Random walk over the logarithm of the step, one logit in a factor e.
-    """
-
-    draws: CurveDraws
-    last_step: float
+    draws: CurveDraws  # curves
+    last_step: float  # of the points
     first_step: float
-    summed: Array
-    schedule: Schedule
+    summed: Array  # steps and summed learning rate over its value at the last step
+    schedule: Schedule  # planned learning rate
+    # whether a learning rate that is constant or unknown decays before the end in this draw
     late_decay: NDArray[np.bool_]
-    horizon: float
-    walk: Array
+    horizon: float  # the end for these decays
+    walk: Array  # random walk over the logarithm of the step, one logit in a factor e
 
     def at(self, steps: ArrayLike) -> Array:
         """Return the accuracies at steps, shape (draws, steps, depths)."""
@@ -258,39 +180,7 @@ def project(
     num_draws: int = NUM_DRAWS,
     seed: int = 0,
 ) -> Projection:
-    """Return what a run will reach.
-
-    Parameters
-    ----------
-    curves : AccuracyCurves
-        The run so far.
-    at_step : float, optional
-        Step to project to; the end of the run when left out, the last step where that is not known.
-    num_draws : int
-        Draws.
-    seed : int
-        Of the draws: the same curves give the same projection.
-
-    Returns
-    -------
-    Projection
-
-    Raises
-    ------
-    ProjectionRefused
-        With fewer than five usable points, or before warm-up has ended.
-    ParameterError
-        If the step is before the last one.
-
-    Examples
-    --------
-    >>> from calibration.training.curves import accuracy_curves
-    >>> steps = np.arange(100.0, 2001.0, 100.0)
-    >>> values = 0.7 - 0.5 * np.exp(-steps / 600.0)
-    >>> ahead = project(accuracy_curves(steps, values[:, None], kind="marginal", total_steps=4000))
-    >>> round(ahead.end.accept_length(), 2)
-    1.7
-    """
+    """Return what a run will reach."""
     if at_step is not None and not curves.last_step <= at_step < float("inf"):
         raise ParameterError(
             "at_step", f"{at_step:g}", f"at least {curves.last_step:g}, the last step, and finite"

@@ -8,29 +8,7 @@ from calibration.training.records import RawLog, RecordTable
 
 
 def merged(raws: Sequence[RawLog], first_lines: Sequence[int]) -> RawLog:
-    """Return the records of several files together, in the order of the files.
-
-    Parameters
-    ----------
-    raws : sequence of RawLog
-        Of each file, with lines counted from 1.
-    first_lines : sequence of int
-        Number that the first line of each file gets.
-
-    Returns
-    -------
-    RawLog
-        The only one itself, where there is only one.
-
-    Examples
-    --------
-    >>> from calibration.training.records import Split, TrainingRecord
-    >>> raws = [RawLog(), RawLog()]
-    >>> for raw in raws:
-    ...     raw.add("specforge", TrainingRecord(format="F4", split=Split.VAL, line=3))
-    >>> merged(raws, [1, 11]).table("specforge", Split.VAL).column("line").tolist()
-    [3.0, 13.0]
-    """
+    """Return the records of several files together, in the order of the files."""
     if len(raws) == 1:
         return raws[0]
     together = RawLog()

@@ -43,44 +43,7 @@ def read_training_log(
     correct_alias: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> TrainingLog:
-    """Return the training log that some files hold.
-
-    Parameters
-    ----------
-    paths : path or sequence of paths
-        Files and folders: console output, ``val_metrics.json`` and ``training_state.json``, tracker
-        exports as CSV; plain or gzip, UTF-8 or UTF-16. Together they are one run.
-    family : str, optional
-        The trainer, one of `calibration.training.family_facts.FAMILIES`, where there are records of
-        several, or an export of a tracker may be of several.
-    correct_alias : bool
-        Whether to divide the accuracies that speculators 0.6.0 to 0.6.0.2 reduced twice.
-    progress : callable, optional
-        Told how many bytes have been read since it was told last.
-
-    Returns
-    -------
-    TrainingLog
-        Copies, restarts and incomplete records are settled, what was found is in its warnings.
-
-    Raises
-    ------
-    ParameterError
-        If no path is named, or the family is none.
-    FormatError
-        If a file cannot be read; `TrainingLogError` if it may not be used, with a code of
-        training_logs.md section 6.2.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "train.log"
-    ...     _ = file.write_text("step 5: {'acc_0': 0.6, 'acc_1': 0.5, 'loss': 2.0}")
-    ...     log = read_training_log(file)
-    >>> log.framework, log.depths, log.last_step, sorted(log.codes)
-    ('SpecForge', 2, 5, ['marginal-approximation', 'train-only'])
-    """
+    """Return the training log that some files hold."""
     if family is not None and family not in FAMILIES:
         raise ParameterError("family", family, " or ".join(FAMILIES))
     read = _read_files(paths, progress, family)
@@ -99,36 +62,7 @@ def read_raw(
     family: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> RawLog:
-    """Return all records that some files hold, before anything is decided about them.
-
-    Parameters
-    ----------
-    paths : path or sequence of paths
-        Files and folders.
-    family : str, optional
-        Leaves out the records of all others.
-    progress : callable, optional
-        Told how many bytes have been read since it was told last.
-
-    Returns
-    -------
-    RawLog
-        Lines are counted through all files.
-
-    Raises
-    ------
-    FormatError
-        If a file cannot be read.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "train.log"
-    ...     _ = file.write_text("step 5: {'acc_0': 0.6, 'acc_1': 0.5, 'loss': 2.0}")
-    ...     read_raw(file).num_records
-    {'specforge': 1}
-    """
+    """Return all records that some files hold, before anything is decided about them."""
     raw = _read_files(paths, progress, family).raw
     if family is not None:
         raw.tables = {name: tables for name, tables in raw.tables.items() if name == family}

@@ -16,28 +16,10 @@ _PLACES: Final = ("line", "stream", "format")
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """Records by column, as `RecordTable` names them; the order of rows is that of the file.
+    """Records by column, as `RecordTable` names them; the order of rows is that of the file."""
 
-    Parameters
-    ----------
-    values : mapping from str to array of float
-        All of one length.
-    labels : tuple of str
-        What the numbers of the columns ``stream`` and ``format`` mean.
-
-    Examples
-    --------
-    >>> from calibration.training.records import Kind, Split, TrainingRecord
-    >>> table = RecordTable()
-    >>> table.append(TrainingRecord(format="S2", split=Split.TRAIN, line=1, step=7,
-    ...     accuracies={Kind.JOINT: (0.7, 0.4)}))
-    >>> columns = RecordColumns.of_table(table)
-    >>> len(columns), columns.measured, columns.column("epoch").tolist()
-    (1, ('joint_0', 'joint_1'), [nan])
-    """
-
-    values: Mapping[str, Array]
-    labels: tuple[str, ...]
+    values: Mapping[str, Array]  # all of one length
+    labels: tuple[str, ...]  # what the numbers of the columns ``stream`` and ``format`` mean
 
     @classmethod
     def of_table(cls, table: RecordTable) -> "RecordColumns":

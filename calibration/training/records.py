@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+# What stands for a number that a record does not print; a printed nan is `PRINTED_NAN`.
 MISSING: Final = float("nan")
-"""What stands for a number that a record does not print; a printed nan is `PRINTED_NAN`."""
 
+# A printed nan or infinity, which makes a record not finite.
 PRINTED_NAN: Final = float("inf")
-"""A printed nan or infinity, which makes a record not finite."""
 
 
 _MOST_LINES = 1000  # that a warning keeps
@@ -44,55 +44,29 @@ class Split(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRecord:
-    """One record as it was printed.
+    """One record as it was printed."""
 
-    Parameters
-    ----------
-    format : str
-        Id of the layout (``S2``, ``F4`` ...).
-    split : Split
-        Which data it is about.
-    line : int
-        Line on which it begins, 1-based.
-    accuracies : mapping from Kind to sequence of float
-        By depth, as fractions, the first drafted token first; `PRINTED_NAN` where nan or inf was
-        printed.
-    losses : sequence of float
-        By depth; empty where not printed.
-    total_loss, mean_marginal, learning_rate, epoch : float or None
-        None where not printed.
-    step : int or None
-        Number of the optimiser step or the bar; None where not printed.
-    reported : mapping from str to float
-        Accept lengths printed by the trainer, by their key.
-    stream : str
-        Label of the process or container that printed it; empty where there is none.
-    first_position : int
-        Index that is printed for the first depth.
-    total_steps : int or None
-        The trainer's own total, where the record shows it.
-    hints : frozenset of str
-        What tells the version apart (``global_step``, ``profile``, ``error_records``, ``profile_late``).
-    rounding : float
-        Half a unit of the last printed digit of its accuracies.
-    """
-
-    format: str
-    split: Split
-    line: int
+    format: str  # id of the layout (``S2``, ``F4`` ...)
+    split: Split  # which data it is about
+    line: int  # line on which it begins, 1-based
+    # by depth, as fractions, the first drafted token first; `PRINTED_NAN` where nan or inf was
+    # printed
     accuracies: Mapping[Kind, Sequence[float]] = field(default_factory=dict)
-    losses: Sequence[float] = ()
-    total_loss: float | None = None
+    losses: Sequence[float] = ()  # by depth; empty where not printed
+    total_loss: float | None = None  # none where not printed
     mean_marginal: float | None = None
     learning_rate: float | None = None
     epoch: float | None = None
-    step: int | None = None
+    step: int | None = None  # number of the optimiser step or the bar; None where not printed
+    # accept lengths printed by the trainer, by their key
     reported: Mapping[str, float] = field(default_factory=dict)
-    stream: str = ""
-    first_position: int = 0
-    total_steps: int | None = None
+    stream: str = ""  # label of the process or container that printed it; empty where there is none
+    first_position: int = 0  # index that is printed for the first depth
+    total_steps: int | None = None  # the trainer's own total, where the record shows it
+    # what tells the version apart (``global_step``, ``profile``, ``error_records``,
+    # ``profile_late``)
     hints: frozenset[str] = frozenset()
-    rounding: float = 0.0005
+    rounding: float = 0.0005  # half a unit of the last printed digit of its accuracies
 
 
 @dataclass(slots=True)
@@ -102,15 +76,6 @@ class RecordTable:
     Columns are made when a record first has them; earlier records have `MISSING` there. Names:
     ``line``, ``step``, ``epoch``, ``learning_rate``, ``total_loss``, ``mean_marginal``, ``stream`` and
     ``format`` (numbers of `labels`), ``joint_0`` ..., ``loss_0`` ..., ``reported:<key>``.
-
-    Examples
-    --------
-    >>> table = RecordTable()
-    >>> table.append(TrainingRecord(format="S2", split=Split.TRAIN, line=1, step=7,
-    ...     accuracies={Kind.JOINT: (0.7, 0.4)}))
-    >>> table.append(TrainingRecord(format="S2", split=Split.TRAIN, line=2, step=8))
-    >>> len(table), table.column("step").tolist(), table.accuracies(Kind.JOINT)[0].tolist()
-    (2, [7.0, 8.0], [0.7, 0.4])
     """
 
     columns: dict[str, "array[float]"] = field(init=False, default_factory=dict)
@@ -149,15 +114,7 @@ class RecordTable:
             self.total_steps = max(record.total_steps, self.total_steps or 0)
 
     def extend(self, columns: Mapping[str, Sequence[float] | Array], length: int) -> None:
-        """Add some records at once, by column.
-
-        Parameters
-        ----------
-        columns : mapping from str to sequence of float
-            Of the same length; names as above, labels as numbers of `label`.
-        length : int
-            How many records.
-        """
+        """Add some records at once, by column."""
         for name in columns:
             if name not in self.columns:
                 self.columns[name] = array("d", [MISSING]) * self._length
@@ -217,26 +174,19 @@ class RawLog:
     """Everything that was found in some files before anything is decided about it.
 
     Records are counted by family: those of more than one family are not one log.
-
-    Examples
-    --------
-    >>> raw = RawLog()
-    >>> raw.add("specforge", TrainingRecord(format="F4", split=Split.VAL, line=3))
-    >>> raw.num_records
-    {'specforge': 1}
     """
 
     tables: dict[str, dict[Split, RecordTable]] = field(init=False, default_factory=dict)
+    # Lines by the code of what a reader found there: hard-wrap, interleaved-output ...
     warnings: dict[str, list[int]] = field(init=False, default_factory=dict)
-    """Lines by the code of what a reader found there: hard-wrap, interleaved-output ..."""
+    # Companion files and records that give steps or losses but no accuracy.
     num_without_metrics: int = field(init=False, default=0)
-    """Companion files and records that give steps or losses but no accuracy."""
+    # Families of which only losses were found.
     loss_only: set[str] = field(init=False, default_factory=set)
-    """Families of which only losses were found."""
+    # What a file says that gives only epoch and steps (``training_state.json``).
     companion: dict[str, float] = field(init=False, default_factory=dict)
-    """What a file says that gives only epoch and steps (``training_state.json``)."""
+    # Names of the runs that stand beside each other in one export of a tracker: labels of streams.
     runs: set[str] = field(init=False, default_factory=set)
-    """Names of the runs that stand beside each other in one export of a tracker: labels of streams."""
 
     def table(self, family: str, split: Split) -> RecordTable:
         """Return the table of a family and split, new where there is none."""

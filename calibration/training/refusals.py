@@ -27,31 +27,7 @@ def usable_log(
     family: str | None = None,
     correct_alias: bool = False,
 ) -> TrainingLog:
-    """Return the log that some records are, if it may be used.
-
-    Parameters
-    ----------
-    raw : RawLog
-        All records, of all families.
-    paths : sequence of Path
-        The files, for messages and places.
-    first_lines : sequence of int
-        Number of the first line of each file.
-    family : str, optional
-        The family to take where there are several, or where what was printed leaves it open.
-    correct_alias : bool
-        Whether to divide accuracies by the factor of the aliasing defect instead of refusing them.
-
-    Returns
-    -------
-    TrainingLog
-        With its warnings.
-
-    Raises
-    ------
-    TrainingLogError
-        With a code of training_logs.md section 6.2, or ``several-runs``.
-    """
+    """Return the log that some records are, if it may be used."""
     if family == "specforge" and not raw.num_records.get(family):
         raw = merged([raw, RawLog()], [1, 1])  # a copy: who follows a log goes on filling the first
         name_open_family(raw)

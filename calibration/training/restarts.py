@@ -26,21 +26,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """The rows that count, and why others do not.
+    """The rows that count, and why others do not."""
 
-    Parameters
-    ----------
-    rows : array of int
-        Rows that count, in the order of their keys.
-    verdict : Verdict
-        Why others do not.
-    places : array of int
-        Rows at which a run begins again, or copies of other processes.
-    """
-
-    rows: Rows
-    verdict: Verdict
-    places: Rows
+    rows: Rows  # rows that count, in the order of their keys
+    verdict: Verdict  # why others do not
+    places: Rows  # rows at which a run begins again, or copies of other processes
 
 
 _MOST_OCCURRENCES: Final = 4  # of one learning rate that are compared
@@ -50,25 +40,6 @@ def settled_steps(step: Array, *, priority: Array | None = None) -> Settled:
     """Return the records that count of a series with step numbers.
 
     Of a restart the later record of a step counts, of several processes the first one.
-
-    Parameters
-    ----------
-    step : array of float, shape (records,)
-        In the order of the file; equal copies are gone.
-    priority : array of float, optional
-        Rank of the process that printed a record: of several processes the lowest one counts.
-
-    Returns
-    -------
-    Settled
-        Sorted by step.
-
-    Examples
-    --------
-    >>> settled_steps(np.array([1.0, 2.0, 3.0, 2.0, 3.0, 4.0])).rows.tolist()
-    [0, 3, 4, 5]
-    >>> settled_steps(np.array([1.0, 1.0, 2.0, 2.0, 3.0, 3.0])).rows.tolist()
-    [0, 2, 4]
     """
     order = np.argsort(step, kind="stable")
     same = step[order[1:]] == step[order[:-1]]
@@ -94,21 +65,6 @@ def settled_epochs(key: Array) -> Settled:
     """Return the records that count of a series with one record an epoch or evaluation.
 
     A key that comes again is a restart: what followed the earlier record of it is dropped.
-
-    Parameters
-    ----------
-    key : array of float, shape (records,)
-        Epoch or step, in the order of the file; nan where there is none.
-
-    Returns
-    -------
-    Settled
-        In the order of the file.
-
-    Examples
-    --------
-    >>> settled_epochs(np.array([0.0, 1.0, 2.0, 1.0])).rows.tolist()
-    [0, 3]
     """
     known = np.isfinite(key)
     if len(np.unique(key[known])) == int(known.sum()):
@@ -136,15 +92,7 @@ def settled_epochs(key: Array) -> Settled:
 
 
 def settled_first(key: Array, *, priority: Array | None = None) -> Settled:
-    """Return the first record of each key: those of the process that printed first, or of lowest rank.
-
-    Parameters
-    ----------
-    key : array of float, shape (records,)
-        In the order of the file; records without a key all count.
-    priority : array of float, optional
-        Rank of the process.
-    """
+    """Return the first record of each key: those of the process that printed first, or of lowest rank."""
     number = np.arange(len(key))
     order = np.lexsort((number, number if priority is None else priority, key))
     first = np.concatenate(([True], key[order[1:]] != key[order[:-1]]))[: len(order)]
@@ -160,24 +108,6 @@ def settled_rates(epoch: Array, rate: Array) -> Settled:
     earlier value against its trend and goes on from there as it did. The turn from warm-up to decay
     does not: the rate goes on in the new direction. Everything from the first record with that epoch
     and rate on is dropped.
-
-    Parameters
-    ----------
-    epoch, rate : array of float, shape (records,)
-        In the order of the file; nan where not printed.
-
-    Returns
-    -------
-    Settled
-        In the order of the file.
-
-    Examples
-    --------
-    >>> rate = np.array([1.0, 2.0, 3.0, 4.0, 3.0, 4.0, 5.0])
-    >>> settled_rates(np.zeros(7), rate).rows.tolist()
-    [0, 1, 4, 5, 6]
-    >>> settled_rates(np.zeros(5), np.array([1.0, 2.0, 3.0, 2.0, 1.0])).rows.tolist()
-    [0, 1, 2, 3, 4]
     """
     epoch, rate = np.nan_to_num(epoch, nan=0.0), np.nan_to_num(rate, nan=0.0)
     changes = (np.diff(epoch) != 0) | (np.diff(rate) != 0)

@@ -12,13 +12,13 @@ from typing import Final
 
 from calibration.training.physical_lines import CutText
 
+# A key and what stands behind its equals sign.
 PAIR: Final = re.compile(r"(?<![\w/@.-])([A-Za-z][\w/@.-]{0,99})=([^\s,=]{1,40})(?=[\s,]|$)")
-"""A key and what stands behind its equals sign."""
 
 _LEVEL = r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)"
 _START = re.compile(rf"(?:\[[^\]\s][^\]]{{0,30}}\] |[ ]{{2,40}})?{_LEVEL}(?: {{1,5}}|$)")
+# What loggers without Rich print behind the level: date, time, ``[trainer.py:220]``.
 _OTHER_HEAD = re.compile(r"[\d/:.,-]{4,30}(?: [\d:.,]{4,30})? (?:\[[^\]\s]{1,60}\] )?")
-"""What loggers without Rich print behind the level: date, time, ``[trainer.py:220]``."""
 _PATH = re.compile(r"(?:^|\s)[\w.-]{1,100}\.py:\d{1,7}\s*$")
 _INDENT = " " * 20
 _OWN_LEVEL = "INFO     "  # of metric records, as Rich lays it out: only Rich breaks a word
@@ -50,30 +50,15 @@ _MOST_TEXT = 1 << 14
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedRecord:
-    """The message of one record.
+    """The message of one record."""
 
-    Parameters
-    ----------
-    line : int
-        Line on which it begins.
-    stream : str
-        Label of who printed it.
-    text : str
-        The message without time, level and path.
-    cut : bool
-        Whether the file ends behind its last character, so that a last number may be cut.
-    hard_wrap : bool
-        Whether a key or a number was broken over two lines.
-    interleaved : bool
-        Whether something else stood inside it.
-    """
-
-    line: int
-    stream: str
-    text: str
+    line: int  # line on which it begins
+    stream: str  # label of who printed it
+    text: str  # the message without time, level and path
+    # whether the file ends behind its last character, so that a last number may be cut
     cut: bool = False
-    hard_wrap: bool = False
-    interleaved: bool = False
+    hard_wrap: bool = False  # whether a key or a number was broken over two lines
+    interleaved: bool = False  # whether something else stood inside it
 
 
 @dataclass(slots=True)
@@ -122,41 +107,17 @@ class _Open:
 
 @dataclass(slots=True)
 class RichRecords:
-    r"""Joins the lines of metric records, for each stream on its own.
+    """Joins the lines of metric records, for each stream on its own.
 
     Keeps the open record of each stream only.
-
-    Examples
-    --------
-    >>> records = RichRecords()
-    >>> lines = ["[08:53:20] INFO     train/loss_0=2.0,   a.py:2", " " * 20 + "epoch=0, lr=9.90e-05"]
-    >>> [len(records.feed(number, "", line)) for number, line in enumerate(lines, 1)]
-    [0, 0]
-    >>> [(record.line, record.text) for record in records.finish()]
-    [(1, 'train/loss_0=2.0, epoch=0, lr=9.90e-05')]
     """
 
+    # Whether the last line that was fed belongs to what may be a metric record.
     taken: bool = field(init=False, default=False)
-    """Whether the last line that was fed belongs to what may be a metric record."""
     _open: dict[str, _Open] = field(init=False, default_factory=dict)
 
     def feed(self, line: int, stream: str, text: str) -> Sequence[JoinedRecord]:
-        """Return the records that a line shows to be at their end, in the order of their lines.
-
-        Parameters
-        ----------
-        line : int
-            Its number.
-        stream : str
-            Label of who printed it.
-        text : str
-            The line, `CutText` where the file ends in it.
-
-        Returns
-        -------
-        sequence of JoinedRecord
-            Empty for most lines; what cannot be a metric record is forgotten.
-        """
+        """Return the records that a line shows to be at their end, in the order of their lines."""
         self.taken = False
         start = _START.match(text)
         if start is not None:

@@ -10,16 +10,7 @@ from calibration.training.records import MISSING, Array
 
 @dataclass(slots=True)
 class ScalarSeries:
-    """Values by name and step: 16 bytes each.
-
-    Examples
-    --------
-    >>> series = ScalarSeries()
-    >>> for name, step, value in (("a", 2, 0.4), ("a", 1, 0.3), ("b", 2, 0.1)):
-    ...     series.add(name, step, value)
-    >>> series.names, series.steps(["a"]).tolist(), series.at("b", series.steps(["a"])).tolist()
-    (('a', 'b'), [1.0, 2.0], [nan, 0.1])
-    """
+    """Values by name and step: 16 bytes each."""
 
     _steps: dict[str, "array[float]"] = field(init=False, default_factory=dict)
     _values: dict[str, "array[float]"] = field(init=False, default_factory=dict)

@@ -9,30 +9,30 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 
+# Share of the peak that counts as the peak: rates are printed with three digits.
 _AT_PEAK: Final = 0.995
-"""Share of the peak that counts as the peak: rates are printed with three digits."""
 
+# Ends of a decay over its peak that trainers use; a judgement.
 _FLOORS: Final = (0.0, 0.01, 0.1)
-"""Ends of a decay over its peak that trainers use; a judgement."""
 
+# Residuals within this factor of the best one are as good as it.
 _GOOD: Final = 2.0
-"""Residuals within this factor of the best one are as good as it."""
 
+# Relative spread of the ends of good fits above which the end is not known.
 _SURE: Final = 0.1
-"""Relative spread of the ends of good fits above which the end is not known."""
 
+# Error of a relative rate that three printed digits leave.
 _PRINTED: Final = 0.001
-"""Error of a relative rate that three printed digits leave."""
 
+# Error above which a decay has none of the known forms; a judgement.
 _NO_FORM: Final = 0.05
-"""Error above which a decay has none of the known forms; a judgement."""
 
+# Rise of the relative rate during a decay that is a second warm-up.
 _REWARMED: Final = 0.02
-"""Rise of the relative rate during a decay that is a second warm-up."""
 
 _LOW: Final = 0.9
+# Share of the rates between two peaks below `_LOW` of them that makes it a cycle, not a restart.
 _CYCLES: Final = 0.2
-"""Share of the rates between two peaks below `_LOW` of them that makes it a cycle, not a restart."""
 
 _MOST_RATES: Final = 400
 
@@ -40,53 +40,31 @@ _MOST_RATES: Final = 400
 class Decay(StrEnum):
     """How the learning rate falls after its peak."""
 
+    # Not printed, or of no known form.
     UNKNOWN = "unknown"
-    """Not printed, or of no known form."""
+    # At its peak up to now; a decay may come (warm-up, stable, decay).
     CONSTANT = "constant"
-    """At its peak up to now; a decay may come (warm-up, stable, decay)."""
     COSINE = "cosine"
     LINEAR = "linear"
 
 
+# Error, form, start, end and floor.
 _Fit: TypeAlias = tuple[float, Decay, float, float, float]
-"""Error, form, start, end and floor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """The learning rate of a run, as far as its records tell.
+    """The learning rate of a run, as far as its records tell."""
 
-    Parameters
-    ----------
-    decay : Decay
-        Its form.
-    peak : float
-        Highest rate; nan where none is printed.
-    warm_up_end : float
-        First step at the peak; 0 where warm-up was not seen.
-    in_warm_up : bool
-        The rate was still rising at the last record.
-    decay_start : float
-        Step at which it left the peak; infinite before that.
-    end : float or None
-        Planned last step: given, or where the decay ends; None where it is open.
-    floor : float
-        Rate at the end over the peak.
-    end_known : bool
-        `end` was given and not inferred.
-    rate_steps, rates : array, shape (records,)
-        What was printed.
-    """
-
-    decay: Decay
-    peak: float
-    warm_up_end: float
-    in_warm_up: bool
-    decay_start: float
-    end: float | None
-    floor: float
-    end_known: bool
-    rate_steps: Array
+    decay: Decay  # its form
+    peak: float  # highest rate; nan where none is printed
+    warm_up_end: float  # first step at the peak; 0 where warm-up was not seen
+    in_warm_up: bool  # the rate was still rising at the last record
+    decay_start: float  # step at which it left the peak; infinite before that
+    end: float | None  # planned last step: given, or where the decay ends; None where it is open
+    floor: float  # rate at the end over the peak
+    end_known: bool  # `end` was given and not inferred
+    rate_steps: Array  # what was printed
     rates: Array
 
     @property
@@ -100,24 +78,7 @@ class Schedule:
         return bool(np.isfinite(self.decay_start)) if self.known else None
 
     def relative_rate(self, steps: ArrayLike) -> Array:
-        """Return the rate over its peak: printed up to the last record, planned after it.
-
-        Parameters
-        ----------
-        steps : array-like
-            [optimiser steps].
-
-        Returns
-        -------
-        array
-            1 everywhere where no rate is printed.
-
-        Examples
-        --------
-        >>> plan = read_schedule([1, 50, 100, 200, 300], [2e-6, 1e-4, 1e-4, 1e-4, 1e-4])
-        >>> plan.relative_rate([25, 300, 900]).round(2).tolist()
-        [0.5, 1.0, 1.0]
-        """
+        """Return the rate over its peak: printed up to the last record, planned after it."""
         step = np.asarray(steps, dtype=np.float64)
         if not self.known:
             return np.ones_like(step)
@@ -133,30 +94,7 @@ class Schedule:
 def read_schedule(
     rate_steps: ArrayLike, rates: ArrayLike, *, total_steps: float | None = None
 ) -> Schedule:
-    """Return what learning rates say about the run.
-
-    Parameters
-    ----------
-    rate_steps : array-like, shape (records,)
-        Rising, [optimiser steps].
-    rates : array-like, shape (records,)
-        As printed; may be empty.
-    total_steps : float, optional
-        The planned end, where it is known.
-
-    Returns
-    -------
-    Schedule
-        A restart that warms up again is passed over: what counts is the last stretch below the peak.
-
-    Examples
-    --------
-    >>> steps = np.arange(100.0, 4001.0, 100.0)
-    >>> cosine = 1e-4 * 0.5 * (1 + np.cos(np.pi * steps / 10_000))
-    >>> plan = read_schedule(steps, cosine)
-    >>> plan.decay.value, plan.decay_begun, round(plan.end, -3)
-    ('cosine', True, 10000.0)
-    """
+    """Return what learning rates say about the run."""
     step, rate = _thinned(
         np.asarray(rate_steps, dtype=np.float64), np.asarray(rates, dtype=np.float64)
     )

@@ -31,37 +31,7 @@ def served_as(
     workload: str | None = None,
     baseline_tokens_per_s: float | None = None,
 ) -> ServedAs:
-    """Return how a drafter will be served: as given, else as calibrated, else as deep as trained.
-
-    Parameters
-    ----------
-    calibration : Calibration
-        Of the system.
-    asked : AskedConfiguration, optional
-        What was given, one depth at most.
-    trained_depth : int, optional
-        Depths of the log, [tokens].
-    workload : str, optional
-        Of the calibration.
-    baseline_tokens_per_s : float, optional
-        Throughput without speculation, [tokens/s].
-
-    Returns
-    -------
-    ServedAs
-
-    Raises
-    ------
-    UsageError
-        If a quantity is neither given nor single in the calibration.
-    UnknownKeyError
-        If the workload is not in the calibration.
-
-    Examples
-    --------
-    >>> served_as(Calibration.from_prior(), trained_depth=3).num_steps
-    3
-    """
+    """Return how a drafter will be served: as given, else as calibrated, else as deep as trained."""
     given = asked or AskedConfiguration()
     calibrated = calibrated_depth(calibration)
     if given.num_steps is None and calibrated is not None:

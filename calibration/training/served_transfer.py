@@ -15,29 +15,20 @@ from calibration.training.records import Kind
 from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
 from specmodel.errors import ParameterError
 
+# Relative difference of the first position's rates up to which log and server agree there. A
+# judgement: run-to-run noise of equal runs is half of it.
 SAME_RATE: Final = 0.15
-"""Relative difference of the first position's rates up to which log and server agree there. A
-judgement: run-to-run noise of equal runs is half of it."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedPoint:
-    """What a user measured of a similar drafter, beside what its log said.
+    """What a user measured of a similar drafter, beside what its log said."""
 
-    Parameters
-    ----------
-    offline, served : float
-        Accept lengths at one depth, bonus token included, above 1, [tokens].
-    drafter : str
-        Which drafter; points of one drafter are not independent and count once.
-    first_offline, first_served : float or None
-        Accuracy at the first depth and served rate of the first position, where known, [-].
-    """
-
-    offline: float
+    offline: float  # accept lengths at one depth, bonus token included, above 1, [tokens]
     served: float
-    drafter: str = ""
+    drafter: str = ""  # which drafter; points of one drafter are not independent and count once
+    # accuracy at the first depth and served rate of the first position, where known
     first_offline: float | None = None
     first_served: float | None = None
 
@@ -55,37 +46,6 @@ class ServedPoint:
         r"""Return the point of accuracies by depth, cut at the served depth.
 
         .. math:: \tau_\text{served} = 1 + \sum_{i \le k} r_i
-
-        Parameters
-        ----------
-        accuracies : sequence of float
-            Of the drafter's log, [-].
-        kind : Kind
-            Of them.
-        served_rates : sequence of float, optional
-            Acceptance rate of each position over all rounds (joint), [-].
-        served : float, optional
-            Served accept length instead, [tokens].
-        num_steps : int, optional
-            Its depth; by default that of the rates, or of the accuracies, [tokens].
-        drafter : str
-            Which drafter.
-
-        Returns
-        -------
-        ServedPoint
-
-        Raises
-        ------
-        ParameterError
-            If nothing or both were served, or it was served deeper than the accuracies go.
-
-        Examples
-        --------
-        >>> point = ServedPoint.from_rates((0.58, 0.372, 0.244), Kind.JOINT,
-        ...     served_rates=(0.317, 0.088, 0.026))
-        >>> round(point.offline, 3), round(point.served, 3)
-        (2.196, 1.431)
         """
         if (served_rates is None) == (served is None):
             raise ParameterError("served", served, "either an accept length or rates by position")
@@ -121,32 +81,7 @@ class ServedPoint:
 def updated_transfer(
     points: Sequence[ServedPoint], prior: TransferFactor = TRANSFER_PRIOR
 ) -> TransferFactor:
-    """Return the transfer factor after a user's own served points.
-
-    Parameters
-    ----------
-    points : sequence of ServedPoint
-        Of similar drafters; the prior comes back where there is none.
-    prior : TransferFactor
-        Before them.
-
-    Returns
-    -------
-    TransferFactor
-        Points of one drafter at several depths or loads share their factor: their geometric mean
-        is one pair.
-
-    Raises
-    ------
-    ParameterError
-        If an accept length is not above 1.
-
-    Examples
-    --------
-    >>> learned = updated_transfer([ServedPoint(offline=2.5, served=2.05)])
-    >>> 0.70 < learned.median < TRANSFER_PRIOR.median, learned.sd < TRANSFER_PRIOR.sd
-    (True, True)
-    """
+    """Return the transfer factor after a user's own served points."""
     if not points:
         return prior
     for point in points:
@@ -164,28 +99,7 @@ def updated_transfer(
 
 
 def transfer_of_pairs(pairs: Sequence[tuple[float, float]]) -> TransferFactor:
-    """Return the transfer factor after pairs of accept lengths, by a log and as served.
-
-    Parameters
-    ----------
-    pairs : sequence of (float, float)
-        At one depth each, above 1, each of a drafter of its own, [tokens].
-
-    Returns
-    -------
-    TransferFactor
-        The prior where there is no pair.
-
-    Raises
-    ------
-    ParameterError
-        If an accept length is not above 1.
-
-    Examples
-    --------
-    >>> transfer_of_pairs([(2.7, 2.1), (2.9, 2.2)]).median < TRANSFER_PRIOR.median
-    True
-    """
+    """Return the transfer factor after pairs of accept lengths, by a log and as served."""
     points = [
         ServedPoint(offline=logged, served=served, drafter=f"pair {number}")
         for number, (logged, served) in enumerate(pairs, start=1)

@@ -7,8 +7,8 @@ from typing import Final
 from calibration.readers.text import read_head
 from specmodel.units import MEBI
 
+# Largest JSON file that is read as a whole, [bytes]; metrics of a checkpoint have hundreds.
 MAX_JSON_BYTES: Final = 32 * MEBI
-"""Largest JSON file that is read as a whole, [bytes]; metrics of a checkpoint have hundreds."""
 
 _HEAD_BYTES: Final = 8192
 _GZIP_SUFFIX: Final = ".gz"
@@ -28,35 +28,7 @@ class SourceKind(StrEnum):
 
 
 def source_kind(path: Path, *, named: bool) -> SourceKind:
-    r"""Return how a file is to be read.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    named : bool
-        Whether the user named it. In a folder, weights, pictures and what else lies there are left
-        alone.
-
-    Returns
-    -------
-    SourceKind
-        JSON and tables go on as lines where nothing in them is known.
-
-    Raises
-    ------
-    FormatError
-        Where the file cannot be opened or unpacked.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "export"
-    ...     _ = file.write_text("Step,train/full_acc_0\n7,0.61\n")
-    ...     source_kind(file, named=True).value
-    'table'
-    """
+    """Return how a file is to be read."""
     suffix = path.with_suffix("").suffix if path.suffix == _GZIP_SUFFIX else path.suffix
     suffix = suffix.lower()
     numbered = suffix.removeprefix(".").isdigit()  # a log that was rotated

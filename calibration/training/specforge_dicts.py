@@ -31,48 +31,21 @@ _OWN_KEY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class KnownKeys:
-    """What the dictionaries with some keys are, worked out once.
+    """What the dictionaries with some keys are, worked out once."""
 
-    Parameters
-    ----------
-    keys : list of str
-        All of them, in their order.
-    layout : Layout
-        Of the records; its first column is the step.
-    places : tuple of int
-        Which keys the other columns are.
-    """
-
-    keys: list[str]
-    layout: Layout
-    places: tuple[int, ...]
+    keys: list[str]  # all of them, in their order
+    layout: Layout  # of the records; its first column is the step
+    places: tuple[int, ...]  # which keys the other columns are
 
 
 class StepDictionaries:
-    """Reads the dictionaries of steps.
-
-    Parameters
-    ----------
-    raw : RawLog
-        Told what was dropped.
-    rows : UniformRows
-        Where the records go.
-
-    Examples
-    --------
-    >>> raw = RawLog()
-    >>> rows = UniformRows(raw, "specforge")
-    >>> StepDictionaries(raw, rows).take(1, "", "step 5: {'eval/per_position_acc': [0.6, nan]}")
-    True
-    >>> raw.table("specforge", Split.VAL).accuracies("marginal").tolist()
-    [[0.6, inf]]
-    """
+    """Reads the dictionaries of steps."""
 
     def __init__(self, raw: RawLog, rows: UniformRows) -> None:
         self._raw = raw
         self._rows = rows
+        # Keys of dictionaries that were read and may be read quickly, the oldest first.
         self.known: list[KnownKeys] = []
-        """Keys of dictionaries that were read and may be read quickly, the oldest first."""
         self._rounding: float | None = None
         self._num_rounded = 0
 
@@ -107,17 +80,7 @@ class StepDictionaries:
         columns: dict[str, Sequence[float] | Array],
         streams: Sequence[str],
     ) -> None:
-        """Add the records of many dictionaries with the same keys.
-
-        Parameters
-        ----------
-        known : KnownKeys
-            One of `known`.
-        columns : dict from str to sequence of float
-            Those of its layout, and the lines.
-        streams : sequence of str
-            Label of the process of each.
-        """
+        """Add the records of many dictionaries with the same keys."""
         self._rows.extend(known.layout, columns, streams, rounding=self._rounding)
 
     def _add_known(self, line: int, stream: str, step: int, body: str) -> bool:

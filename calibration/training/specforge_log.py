@@ -20,25 +20,7 @@ _BAR = re.compile(r"\bTraining Epoch (\d{1,9})$", re.ASCII)
 
 
 class SpecForgeLines:
-    """Reads the records of SpecForge.
-
-    Parameters
-    ----------
-    raw : RawLog
-        Where they go.
-    takes_open : bool
-        Whether training blocks of epochs are taken that no evaluation follows; EAGLE-3 prints the same.
-
-    Examples
-    --------
-    >>> raw = RawLog()
-    >>> lines = SpecForgeLines(raw)
-    >>> lines.feed(1, "", "step 50: {'acc_0': 0.58, 'ploss_0': 1.4, 'acc_1': 0.53, 'loss': 2.6}")
-    True
-    >>> lines.finish()
-    >>> raw.table("specforge", Split.TRAIN).accuracies("marginal").tolist()
-    [[0.58, 0.53]]
-    """
+    """Reads the records of SpecForge."""
 
     def __init__(self, raw: RawLog, *, takes_open: bool = False) -> None:
         self._raw = raw
@@ -46,8 +28,8 @@ class SpecForgeLines:
         self._rows = UniformRows(raw, FAMILY)
         self._bars = EpochBars(raw, _BAR, self._add_bar)
         self._dictionaries = StepDictionaries(raw, self._rows)
+        # What takes dictionaries that look alike out of whole blocks.
         self.steps = StepBlocks(self._dictionaries, self._bars.end)
-        """What takes dictionaries that look alike out of whole blocks."""
         self._epochs = EpochBlocks(
             raw=raw, family=FAMILY, format="F1", evaluation_word="Eval", takes_open=takes_open
         )

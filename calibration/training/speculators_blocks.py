@@ -42,11 +42,11 @@ class _Pattern:
     """What records with certain keys look like."""
 
     plan: KeyPlan
+    # Columns of `RecordTable` in the order in which the numbers are printed.
     names: tuple[str, ...]
-    """Columns of `RecordTable` in the order in which the numbers are printed."""
     compiled: re.Pattern[bytes]
+    # What its first line contains.
     beginning: bytes
-    """What its first line contains."""
 
 
 @dataclass(slots=True)
@@ -60,34 +60,9 @@ class _Run:
 
 @dataclass(slots=True)
 class SpeculatorsBlocks:
-    r"""Takes the records that look alike out of blocks of a log.
+    """Takes the records that look alike out of blocks of a log."""
 
-    Parameters
-    ----------
-    lines : SpeculatorsLines
-        What reads the rest line by line. It must be fed what `rest` yields before `rest` goes on.
-
-    Examples
-    --------
-    >>> from calibration.training.physical_lines import physical_lines
-    >>> from calibration.training.records import RawLog, Split
-    >>> raw = RawLog()
-    >>> lines = SpeculatorsLines(raw)
-    >>> blocks = SpeculatorsBlocks(lines)
-    >>> record = b"[08:53:20] INFO     train/full_acc_0=0.6, lr=1.00e-04, global_step=%d\n"
-    >>> first, second = record % 1 + record % 2, record % 3 + record % 4 + record % 5
-    >>> for block, first_line in ((first, 1), (second, 3)):
-    ...     for line, rest in blocks.rest(first_line, block):
-    ...         print(line, rest.count(b"\n"))
-    ...         for number, stream, text in physical_lines([rest], first_line=line):
-    ...             _ = lines.feed(number, stream, text)
-    1 2
-    5 1
-    >>> lines.finish()
-    >>> raw.table("speculators-eagle3", Split.TRAIN).column("step").tolist()
-    [1.0, 2.0, 3.0, 4.0, 5.0]
-    """
-
+    # what reads the rest line by line. It must be fed what `rest` yields before `rest` goes on
     lines: SpeculatorsLines
     _patterns: dict[tuple[str, ...], _Pattern] = field(init=False, default_factory=dict)
     _active: list[_Pattern] = field(init=False, default_factory=list)
@@ -95,21 +70,7 @@ class SpeculatorsBlocks:
     _streams: dict[bytes, str | None] = field(init=False, default_factory=dict)
 
     def rest(self, first_line: int, block: bytes) -> Iterator[tuple[int, bytes]]:
-        r"""Take records and yield what is left, in the order of the file.
-
-        Parameters
-        ----------
-        first_line : int
-            Number of the first line of the block, 1-based.
-        block : bytes
-            Whole lines in UTF-8 (`LogFile.blocks`).
-
-        Yields
-        ------
-        tuple of (int, bytes)
-            Number of the first line and some whole lines that were not taken. Everybody who reads
-            lines must be fed them, `lines` among them, before the next ones are asked for.
-        """
+        """Take records and yield what is left, in the order of the file."""
         block = _cleaned(block)
         state = _Place(line=first_line, left_line=first_line)
         while state.place < len(block):

@@ -21,8 +21,8 @@ from calibration.training.speculators_keys import (
     key_plans,
 )
 
+# Ids of the families whose records are found.
 FAMILIES: Final = (EAGLE3_FAMILY, BLOCK_FAMILY)
-"""Ids of the families whose records are found."""
 
 _QUOTED_METRIC = re.compile(
     r"""['"](?:(?:train|val)/)?(?:full_acc|cond_acc_\d+|position_\d+_acc)(?:_\d+)?(?:_epoch)?['"]\s*:""",
@@ -46,26 +46,11 @@ class SpeculatorsLines:
 
     A record is added when the next one begins, as it may go on until then. Lines of other programs in
     between do no harm.
-
-    Parameters
-    ----------
-    raw : RawLog
-        What records and warnings are added to.
-
-    Examples
-    --------
-    >>> raw = RawLog()
-    >>> lines = SpeculatorsLines(raw)
-    >>> lines.feed(1, "", "[08:53:20] INFO     train/full_acc_0=0.6, lr=1.00e-04, global_step=7  a.py:1")
-    True
-    >>> lines.finish()
-    >>> raw.table("speculators-eagle3", Split.TRAIN).column("joint_0").tolist()
-    [0.6]
     """
 
-    raw: RawLog
+    raw: RawLog  # what records and warnings are added to
+    # Keys of sound records in their order, a few kinds of them, the newest last.
     layouts: dict[tuple[str, ...], None] = field(init=False, default_factory=dict)
-    """Keys of sound records in their order, a few kinds of them, the newest last."""
     _records: RichRecords = field(init=False, default_factory=RichRecords)
     _steps_seen: bool = field(init=False, default=False)
     _without_step_seen: bool = field(init=False, default=False)
@@ -75,22 +60,7 @@ class SpeculatorsLines:
     _total_steps: int = field(init=False, default=0)
 
     def feed(self, line: int, stream: str, text: str) -> bool:
-        """Take one line.
-
-        Parameters
-        ----------
-        line : int
-            Its number, 1-based.
-        stream : str
-            Label of who printed it.
-        text : str
-            The line, `CutText` where the file ends in it.
-
-        Returns
-        -------
-        bool
-            Whether it is part of a record.
-        """
+        """Take one line."""
         if "{" in text and _QUOTED_METRIC.search(text):
             self._dict(line, stream, text)
             return True
@@ -108,15 +78,7 @@ class SpeculatorsLines:
         return self._records.has_open
 
     def interrupt(self, first_line: int, text: bytes) -> None:
-        """Take lines that are part of no record: what goes on behind them was interrupted.
-
-        Parameters
-        ----------
-        first_line : int
-            Number of the first one.
-        text : bytes
-            Whole lines in UTF-8.
-        """
+        """Take lines that are part of no record: what goes on behind them was interrupted."""
         line, start = first_line, 0
         while start < len(text) and self._records.waits:
             end = text.find(b"\n", start) + 1 or len(text)
@@ -261,19 +223,6 @@ def finest_rounding(plan: KeyPlan, values: Sequence[str]) -> float:
     """Return half a unit of the last digit of the accuracy that was printed most finely.
 
     Numbers as Python prints them leave out zeros at their end.
-
-    Parameters
-    ----------
-    plan : KeyPlan
-        Where the accuracies stand.
-    values : sequence of str
-        The printed values.
-
-    Examples
-    --------
-    >>> (plan,) = key_plans(("full_acc_0", "full_acc_1", "epoch"))
-    >>> finest_rounding(plan, ["0.6", "0.412", "0"])
-    0.0005
     """
     units = [
         unit

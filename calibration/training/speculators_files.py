@@ -16,11 +16,11 @@ from calibration.training.speculators_console import finest_rounding
 from calibration.training.speculators_keys import BLOCK_FAMILY, key_plans
 from calibration.training.tracker_exports import TrackerExports
 
+# Name of the file with the metrics of a checkpoint.
 METRICS_FILE: Final = "val_metrics.json"
-"""Name of the file with the metrics of a checkpoint."""
 
+# Name of the file beside it that says which checkpoint it is.
 STATE_FILE: Final = "training_state.json"
-"""Name of the file beside it that says which checkpoint it is."""
 
 _STATE_KEYS = ("epoch", "local_step", "global_step")
 _EPOCH_FOLDER = re.compile(r"(?:epoch[_-]?)?(\d{1,6})", re.ASCII | re.IGNORECASE)
@@ -31,29 +31,10 @@ _MOST_DIGITS = 15  # that a double holds
 
 @dataclass(slots=True)
 class SpeculatorsFiles:
-    """Reads files of checkpoints and trackers into a log.
+    """Reads files of checkpoints and trackers into a log."""
 
-    Parameters
-    ----------
-    raw : RawLog
-        What records are added to.
-    family : str, optional
-        The one that the user names; decides where several trainers log the keys of an export.
-
-    Examples
-    --------
-    >>> raw = RawLog()
-    >>> files = SpeculatorsFiles(raw)
-    >>> files.feed_json(Path("val_metrics.json"), '{"full_acc_0_epoch": 0.607}')
-    True
-    >>> files.feed_table(Path("w.csv"), ["Step,train/full_acc_0", "7,0.61", "8,"])
-    True
-    >>> files.finish()
-    >>> raw.num_records
-    {'speculators-eagle3': 2}
-    """
-
-    raw: RawLog
+    raw: RawLog  # what records are added to
+    # the one that the user names; decides where several trainers log the keys of an export
     family: str | None = None
     _states: dict[Path, dict[str, int]] = field(init=False, default_factory=dict)
     _metrics: list[tuple[Path, int, dict[str, str]]] = field(init=False, default_factory=list)
@@ -63,22 +44,7 @@ class SpeculatorsFiles:
         self._exports = TrackerExports(self.raw, self.family)
 
     def feed_json(self, path: Path, text: str, *, first_line: int = 1) -> bool:
-        """Take a JSON file; records are added by `finish`, as a state file may follow.
-
-        Parameters
-        ----------
-        path : Path
-            The file; a state file in its folder is read too.
-        text : str
-            What is in it.
-        first_line : int
-            Number of its first line.
-
-        Returns
-        -------
-        bool
-            Whether it is one of speculators.
-        """
+        """Take a JSON file; records are added by `finish`, as a state file may follow."""
         try:
             found = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
         except (ValueError, RecursionError):
@@ -141,13 +107,7 @@ class SpeculatorsFiles:
 
 
 def training_state(text: str) -> dict[str, int] | None:
-    """Return what a state file of a checkpoint says, None where it is none.
-
-    Examples
-    --------
-    >>> training_state('{"epoch": 1, "local_step": 1328, "global_step": 2656}')
-    {'epoch': 1, 'local_step': 1328, 'global_step': 2656}
-    """
+    """Return what a state file of a checkpoint says, None where it is none."""
     try:
         values = dict(_flat(json.loads(text, parse_float=str, parse_int=str, parse_constant=str)))
     except (ValueError, RecursionError):

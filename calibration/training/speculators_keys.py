@@ -10,14 +10,14 @@ import numpy as np
 
 from calibration.training.records import Array, Kind, RawLog, RecordTable, Split
 
+# Drafters that unroll depths: joint and conditional accuracies.
 EAGLE3_FAMILY: Final = "speculators-eagle3"
-"""Drafters that unroll depths: joint and conditional accuracies."""
 
+# Drafters of whole blocks (DFlash, DSpark, P-EAGLE): marginal accuracies.
 BLOCK_FAMILY: Final = "speculators-block"
-"""Drafters of whole blocks (DFlash, DSpark, P-EAGLE): marginal accuracies."""
 
+# Half a unit of the three decimals that the console prints; scientific below. [-]
 CONSOLE_ROUNDING: Final = 0.0005
-"""Half a unit of the three decimals that the console prints; scientific below. [-]"""
 
 _DEPTHS: Final = {
     "full_acc": Kind.JOINT,
@@ -37,29 +37,14 @@ _WHOLE_NAMES: Final = {"loss": "total_loss", "full_acc": "mean_marginal"} | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyPlan:
-    """Where the numbers of a record with certain keys go.
+    """Where the numbers of a record with certain keys go."""
 
-    Parameters
-    ----------
-    family : str
-        Whose accuracies they are; empty where there are none.
-    split : Split
-        Which data the record is about.
-    columns : mapping from str to int
-        Place of the key by column of `RecordTable`.
-    first_position : int
-        Index that is printed for the first depth.
-    hints : frozenset of str
-        What tells the version apart.
-    bare : bool
-        Whether the keys have no ``train/`` or ``val/`` in front, as in what people paste.
-    """
-
-    family: str
-    split: Split
-    columns: Mapping[str, int]
-    first_position: int = 0
-    hints: frozenset[str] = frozenset()
+    family: str  # whose accuracies they are; empty where there are none
+    split: Split  # which data the record is about
+    columns: Mapping[str, int]  # place of the key by column of `RecordTable`
+    first_position: int = 0  # index that is printed for the first depth
+    hints: frozenset[str] = frozenset()  # what tells the version apart
+    # whether the keys have no ``train/`` or ``val/`` in front, as in what people paste
     bare: bool = False
 
     @property
@@ -93,23 +78,7 @@ class KeyPlan:
         rounding: float,
         hints: bool = True,
     ) -> None:
-        """Add some records with these keys.
-
-        Parameters
-        ----------
-        raw : RawLog
-            What they are added to.
-        columns : dict from str to sequence of float
-            By column; the format is added.
-        length : int
-            How many records.
-        layout : str
-            Id of the format.
-        rounding : float
-            Half a unit of the last printed digit.
-        hints : bool
-            Whether the keys tell the version apart in this format.
-        """
+        """Add some records with these keys."""
         table: RecordTable = raw.table(self.family, self.split)
         columns["format"] = np.full(length, float(table.label(layout)))
         table.extend(columns, length)
@@ -121,26 +90,7 @@ class KeyPlan:
 
 @lru_cache(maxsize=256)
 def key_plans(keys: tuple[str, ...]) -> tuple[KeyPlan, ...]:
-    """Return where the numbers of a record with certain keys go, one plan for each split in it.
-
-    Parameters
-    ----------
-    keys : tuple of str
-        As printed, in the order of the record, each once.
-
-    Returns
-    -------
-    tuple of KeyPlan
-        Empty where no key is an accuracy or a loss.
-
-    Examples
-    --------
-    >>> (plan,) = key_plans(("train/loss_0", "train/full_acc_0", "train/cond_acc_0", "lr"))
-    >>> plan.family, plan.split.value, dict(plan.columns), plan.format_of_console()
-    ('speculators-eagle3', 'train', {'learning_rate': 3, 'loss_0': 0, 'joint_0': 1, 'conditional_0': 2}, 'S1')
-    >>> key_plans(("position_1_acc", "full_acc"))[0].family
-    'speculators-block'
-    """
+    """Return where the numbers of a record with certain keys go, one plan for each split in it."""
     shared: dict[str, int] = {}
     by_split: dict[Split, dict[str, int]] = {}
     prefixed: set[Split] = set()

@@ -26,35 +26,15 @@ class SpeedupDraws:
 
     .. math:: \ln S^{(d)}(\tau) = \ln\hat S(\tau) + \sqrt{\nu/\chi^2_\nu}\; L(\tau) z^{(d)}
 
-    Parameters
-    ----------
-    log_nodes : numpy.ndarray, shape (nodes,)
-        Logarithms of accept lengths, rising, [-].
-    log_speedup : numpy.ndarray, shape (draws, nodes)
-        Logarithm of the speed-up of each draw there, [-].
-
-    Notes
-    -----
     Made by `draw_speedups`. The errors of one draw belong together at all accept lengths, so
     differences along a row keep what its ends have in common.
     """
 
-    log_nodes: Array
-    log_speedup: Array
+    log_nodes: Array  # logarithms of accept lengths, rising
+    log_speedup: Array  # logarithm of the speed-up of each draw there
 
     def at(self, accept_length: Array) -> Array:
-        """Return the speed-up of each draw at its own accept lengths.
-
-        Parameters
-        ----------
-        accept_length : numpy.ndarray, shape (draws,) or (draws, steps)
-            Held to the range of the nodes, [tokens].
-
-        Returns
-        -------
-        numpy.ndarray
-            Of the same shape, [-].
-        """
+        """Return the speed-up of each draw at its own accept lengths."""
         count = len(self.log_speedup)
         asked = np.asarray(accept_length, dtype=np.float64)
         place = np.log(asked.reshape(count, -1))
@@ -74,47 +54,12 @@ def draw_speedups(
     num_draws: int,
     rng: np.random.Generator,
 ) -> SpeedupDraws:
-    r"""Return draws of what a new measurement of a configuration may show.
+    """Return draws of what a new measurement of a configuration may show.
 
-    Parameters
-    ----------
-    calibration : Calibration
-        Of the system.
-    question : Question
-        Configuration, workload and baseline; its accept length is not used.
-    longest : float
-        Largest accept length that will be asked for, above 1, [tokens].
-    num_draws : int
-        At least 1.
-    rng : numpy.random.Generator
-        Source of randomness.
-
-    Returns
-    -------
-    SpeedupDraws
-
-    Raises
-    ------
-    ParameterError
-        If `longest` is not above 1.
-
-    Notes
-    -----
     Each draw at one accept length is one of `specmodel.posterior.Posterior.predict`: the same centre,
     scale and degrees of freedom, so that intervals agree with those of `specmodel.prediction`.
     What is drawn: constants and effects that the points taught, effects of a configuration or a run
     that they do not hold, and measurement noise. The accept length has no part in it.
-
-    Examples
-    --------
-    >>> from specmodel.question import Configuration
-    >>> asked = Question(accept_length=AcceptLength.exact(1.0), configuration=Configuration(num_steps=5))
-    >>> draws = draw_speedups(
-    ...     Calibration.from_prior(), asked, longest=6.0, num_draws=2000, rng=np.random.default_rng(0)
-    ... )
-    >>> slow, fast = (np.median(draws.at(np.full(2000, length))) for length in (2.0, 3.0))
-    >>> bool(slow < fast)
-    True
     """
     if not longest > 1.0:
         raise ParameterError("longest", f"{longest:g}", "above 1")

@@ -31,8 +31,8 @@ class _Pattern:
     """What dictionaries with certain keys look like."""
 
     known: KnownKeys
+    # Columns of `RecordTable` in the order in which the numbers are printed.
     names: tuple[str, ...]
-    """Columns of `RecordTable` in the order in which the numbers are printed."""
     compiled: re.Pattern[bytes]
     beginning: bytes
 
@@ -48,32 +48,10 @@ class _Run:
 
 @dataclass(slots=True)
 class StepBlocks:
-    r"""Takes the dictionaries that look alike out of blocks of a log.
+    """Takes the dictionaries that look alike out of blocks of a log."""
 
-    Parameters
-    ----------
-    dictionaries : StepDictionaries
-        What reads them one by one, and knows their keys.
-    before : callable
-        Called before some are taken.
-
-    Examples
-    --------
-    >>> from calibration.training.records import RawLog, Split
-    >>> from calibration.training.uniform_rows import UniformRows
-    >>> raw = RawLog()
-    >>> dictionaries = StepDictionaries(raw, UniformRows(raw, "specforge"))
-    >>> blocks = StepBlocks(dictionaries, lambda: None)
-    >>> for step in range(30):
-    ...     line = f"step {step}: {{'acc_0': 0.5}}\n"
-    ...     for _, rest in blocks.rest(step + 1, line.encode(), lambda: True):
-    ...         _ = dictionaries.take(step + 1, "", rest.decode())
-    >>> raw.table("specforge", Split.TRAIN).column("line").tolist()[18:]
-    [19.0, 20.0, 21.0, 22.0, 23.0, 24.0, 25.0, 26.0, 27.0, 28.0, 29.0, 30.0]
-    """
-
-    dictionaries: StepDictionaries
-    before: Callable[[], None]
+    dictionaries: StepDictionaries  # what reads them one by one, and knows their keys
+    before: Callable[[], None]  # called before some are taken
     _patterns: list[_Pattern] = field(init=False, default_factory=list)
     _numbers: PrintedNumbers = field(init=False, default_factory=PrintedNumbers)
     _streams: dict[bytes, str | None] = field(init=False, default_factory=dict)
@@ -81,23 +59,7 @@ class StepBlocks:
     def rest(
         self, first_line: int, block: bytes, may_take: Callable[[], bool]
     ) -> Iterator[tuple[int, bytes]]:
-        r"""Take dictionaries and yield what is left, in the order of the file.
-
-        Parameters
-        ----------
-        first_line : int
-            Number of the first line of the block.
-        block : bytes
-            Whole lines in UTF-8 without control sequences.
-        may_take : callable
-            Whether no other family would take the next dictionary.
-
-        Yields
-        ------
-        tuple of (int, bytes)
-            Number of the first line and some whole lines that were not taken. They must be read before
-            the next ones are asked for.
-        """
+        """Take dictionaries and yield what is left, in the order of the file."""
         self._patterns += [_pattern(k) for k in self.dictionaries.known[len(self._patterns) :]]
         found: dict[bytes, int] = {}
         place = left = 0

@@ -34,26 +34,7 @@ class _Bar:
 
 
 class TorchSpecLines:
-    """Reads the records of TorchSpec.
-
-    Parameters
-    ----------
-    raw : RawLog
-        Where they go. An evaluation that the trainer and the controller print is one record, with the
-        step of the controller.
-
-    Examples
-    --------
-    >>> raw = RawLog()
-    >>> lines = TorchSpecLines(raw)
-    >>> [lines.feed(n, "", text + "eval: loss=6.3120, acc=0.2710, sim_acc_len=0.37 ")
-    ...     for n, text in enumerate(("INFO Step 40 ", "INFO "))]
-    [True, True]
-    >>> lines.finish()
-    >>> table = raw.table("torchspec", Split.VAL)
-    >>> table.column("step").tolist(), table.column("reported:sim_acc_len").tolist()
-    ([40.0], [0.37])
-    """
+    """Reads the records of TorchSpec."""
 
     def __init__(self, raw: RawLog) -> None:
         self._raw = raw

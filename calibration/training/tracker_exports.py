@@ -42,48 +42,16 @@ _LAYOUTS: Final = {EAGLE3_FAMILY: "S6", BLOCK_FAMILY: "S7"}
 
 @dataclass(slots=True)
 class TrackerExports:
-    """Reads exports of trackers into a log.
+    """Reads exports of trackers into a log."""
 
-    Parameters
-    ----------
-    raw : RawLog
-        What records are added to.
-    family : str, optional
-        The one that the user names; decides where several trainers log the keys of an export.
-
-    Examples
-    --------
-    >>> raw = RawLog()
-    >>> exports = TrackerExports(raw)
-    >>> exports.feed(Path("wandb.csv"), ["Step,train/full_acc_0", "7,0.61", "8,"])
-    True
-    >>> exports.finish()
-    >>> raw.num_records
-    {'speculators-eagle3': 1}
-    """
-
-    raw: RawLog
+    raw: RawLog  # what records are added to
+    # the one that the user names; decides where several trainers log the keys of an export
     family: str | None = None
     _scalars: ScalarSeries = field(init=False, default_factory=ScalarSeries)
     _scalar_rounding: float | None = field(init=False, default=None)
 
     def feed(self, path: Path, lines: Iterable[str], *, first_line: int = 1) -> bool:
-        """Take one file.
-
-        Parameters
-        ----------
-        path : Path
-            The file; tensorboard writes the key into its name.
-        lines : iterable of str
-            Its lines, read as they come, with or without line ends.
-        first_line : int
-            Number of the first one.
-
-        Returns
-        -------
-        bool
-            Whether it has keys of a trainer; the records of some forms are added by `finish` only.
-        """
+        """Take one file."""
         source = iter(lines)
         first = next((line for line in source if line.strip()), "")
         first = first.removeprefix("\N{BYTE ORDER MARK}")
@@ -192,12 +160,12 @@ class _WideTable:
 
     run: str
     plan: KeyPlan
+    # Place of the cell of each column of the plan.
     cells: list[int]
-    """Place of the cell of each column of the plan."""
+    # Of these the accuracies and accept lengths.
     measured: list[int]
-    """Of these the accuracies and accept lengths."""
+    # Place of the cell with a list of the marginal accuracies.
     listed: int | None = None
-    """Place of the cell with a list of the marginal accuracies."""
     rows: list[list[float]] = field(default_factory=list)
     rounding: float | None = None
     num_rows: int = 0

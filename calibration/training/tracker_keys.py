@@ -17,14 +17,14 @@ from calibration.training.family_facts import OPEN_FAMILY
 from calibration.training.records import Kind, Split
 from calibration.training.speculators_keys import KeyPlan, key_plans
 
+# Id of the format of exports that are not of speculators.
 TRACKER_FORMAT: Final = "tracker"
-"""Id of the format of exports that are not of speculators."""
 
+# Column of a plan whose cells hold the marginal accuracies of all depths as a list.
 LISTED: Final = "listed"
-"""Column of a plan whose cells hold the marginal accuracies of all depths as a list."""
 
+# How the columns of accuracies and accept lengths begin.
 MEASURED: Final = (*(f"{kind}_" for kind in Kind), "mean_marginal", "reported:", LISTED)
-"""How the columns of accuracies and accept lengths begin."""
 
 _SHARING: Final = ("eagle3", "specforge", "torchspec")  # the first one that may be is taken
 _AVERAGE = "average"  # of the first depth in SpecForge, of all in TorchSpec
@@ -39,8 +39,8 @@ class _Key:
 
     families: frozenset[str]
     split: Split
+    # Of `RecordTable`, without the number of the depth.
     column: str
-    """Of `RecordTable`, without the number of the depth."""
 
 
 def _known_keys() -> Mapping[str, _Key]:
@@ -106,8 +106,8 @@ class _SplitKeys:
     """Places of the keys of one family and split."""
 
     single: dict[str, int] = field(default_factory=dict)
+    # By column, key and depth.
     depths: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
-    """By column, key and depth."""
 
     def add(self, key: str, column: str, depth: int | None, place: int) -> None:
         """Add a key."""
@@ -119,31 +119,7 @@ class _SplitKeys:
 
 @lru_cache(maxsize=256)
 def tracker_plans(keys: tuple[str, ...], family: str | None = None) -> tuple[KeyPlan, ...]:
-    """Return where the numbers of a table of a tracker go: a plan for each family and split.
-
-    Parameters
-    ----------
-    keys : tuple of str
-        Of its columns, without the name of the run.
-    family : str, optional
-        The one that the user names; it decides where several log all of the keys.
-
-    Returns
-    -------
-    tuple of KeyPlan
-        Those of speculators as `key_plans` returns them, without what is losses only.
-
-    Examples
-    --------
-    >>> for keys in (("train/acc_0", "eval/acc_0"), ("train/acc_0", "train/avg_acc"), ("train/acc_0",)):
-    ...     plan = tracker_plans(keys)[0]
-    ...     print(plan.family, list(plan.columns), sorted(plan.hints))
-    specforge ['marginal_0'] []
-    torchspec ['marginal_0', 'mean_marginal'] []
-    eagle3 ['marginal_0'] ['family-open']
-    >>> tracker_plans(("train/acc_0",), "specforge")[0].family
-    'specforge'
-    """
+    """Return where the numbers of a table of a tracker go: a plan for each family and split."""
     own = tuple(plan for plan in key_plans(keys) if plan.family)
     found = [(place, *known) for place, key in enumerate(keys) if (known := _known(key))]
     if not found:

@@ -27,30 +27,6 @@ def separate_runs(tables: Mapping[Split, RecordTable], names: Collection[str]) -
 
     Runs are one where each repeats records of those before it, or begins after they ended, as one that
     was resumed under another name.
-
-    Parameters
-    ----------
-    tables : mapping from Split to RecordTable
-        Of one family.
-    names : collection of str
-        Labels of streams that are names of runs.
-
-    Returns
-    -------
-    tuple of str
-        Sorted.
-
-    Examples
-    --------
-    >>> from calibration.training.records import TrainingRecord
-    >>> table = RecordTable()
-    >>> for stream, step in (("a", 1), ("a", 2), ("b", 3)):
-    ...     table.append(TrainingRecord(format="S6", split=Split.TRAIN, line=1, step=step, stream=stream))
-    >>> separate_runs({Split.TRAIN: table}, {"a", "b"})
-    ()
-    >>> table.append(TrainingRecord(format="S6", split=Split.TRAIN, line=1, step=1.5, stream="b"))
-    >>> separate_runs({Split.TRAIN: table}, {"a", "b"})
-    ('a', 'b')
     """
     if len(names) < 2:
         return ()
@@ -68,13 +44,7 @@ def separate_runs(tables: Mapping[Split, RecordTable], names: Collection[str]) -
 
 
 def said_runs(runs: Collection[str]) -> str:
-    """Return names of runs for a message of one line.
-
-    Examples
-    --------
-    >>> said_runs(["moon-7", "sun-8"])
-    "'moon-7', 'sun-8'"
-    """
+    """Return names of runs for a message of one line."""
     names = [" ".join(name.split())[:_LONGEST_NAME] for name in list(runs)[:_MOST_NAMED]]
     more = len(runs) - len(names)
     return ", ".join(f"'{name}'" for name in names) + (f" and {more} more" if more else "")

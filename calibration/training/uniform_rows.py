@@ -8,58 +8,29 @@ import numpy as np
 
 from calibration.training.records import MISSING, Array, RawLog, Split, TrainingRecord
 
+# Most records that are kept back.
 MOST_ROWS: Final = 512
-"""Most records that are kept back."""
 
 _PLACE = ("line", "stream", "format")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What is equal in the records of one layout.
+    """What is equal in the records of one layout."""
 
-    Parameters
-    ----------
-    format : str
-        Id of the layout, ``F4`` ....
-    split : Split
-        Which data the records are about.
-    columns : tuple of str
-        Names of the columns of `RecordTable` that the values are for, beside those of place.
-    hints : frozenset of str
-        What tells the version apart.
-    """
-
-    format: str
-    split: Split
+    format: str  # id of the layout, ``F4``
+    split: Split  # which data the records are about
+    # names of the columns of `RecordTable` that the values are for, beside those of place
     columns: tuple[str, ...]
-    hints: frozenset[str] = frozenset()
+    hints: frozenset[str] = frozenset()  # what tells the version apart
 
 
 @dataclass(slots=True)
 class UniformRows:
-    """The records of one family on their way into its tables.
+    """The records of one family on their way into its tables."""
 
-    Parameters
-    ----------
-    raw : RawLog
-        Where they go.
-    family : str
-        Id of the family.
-
-    Examples
-    --------
-    >>> raw = RawLog()
-    >>> rows = UniformRows(raw, "specforge")
-    >>> layout = Layout(format="F3", split=Split.TRAIN, columns=("step", "mean_marginal"))
-    >>> rows.add(layout, 3, "", (120.0, 0.55))
-    >>> rows.flush()
-    >>> raw.table("specforge", Split.TRAIN).column("step").tolist()
-    [120.0]
-    """
-
-    raw: RawLog
-    family: str
+    raw: RawLog  # where they go
+    family: str  # id of the family
     _gathered: dict[Split, "_Gathered"] = field(init=False, default_factory=dict)
 
     def add(
@@ -72,23 +43,7 @@ class UniformRows:
         rounding: float | None = None,
         total_steps: int | None = None,
     ) -> None:
-        """Add a record.
-
-        Parameters
-        ----------
-        layout : Layout
-            What it shares with others.
-        line : int
-            Where it begins.
-        stream : str
-            Label of its process.
-        values : sequence of float
-            One for each of ``layout.columns``.
-        rounding : float, optional
-            Half a unit of the last printed digit of its accuracies.
-        total_steps : int, optional
-            The trainer's own total.
-        """
+        """Add a record."""
         table = self.raw.table(self.family, layout.split)
         gathered = self._gathered.get(layout.split)
         if gathered is None:
@@ -113,19 +68,7 @@ class UniformRows:
         *,
         rounding: float | None = None,
     ) -> None:
-        """Add some records of one layout, in their turn.
-
-        Parameters
-        ----------
-        layout : Layout
-            What they share.
-        columns : dict from str to sequence of float
-            Those of the layout and ``line``; the others of place are added.
-        streams : sequence of str
-            Label of the process of each.
-        rounding : float, optional
-            Half a unit of the last printed digit of their accuracies.
-        """
+        """Add some records of one layout, in their turn."""
         self._flush(layout.split)
         table = self.raw.table(self.family, layout.split)
         numbers = {stream: float(table.label(stream)) for stream in dict.fromkeys(streams)}

@@ -6,15 +6,15 @@ from typing import Final, NamedTuple
 
 from specmodel.units import PERCENT
 
+# Probability from which something is expected. [-]
 LIKELY: Final = 0.5
-"""Probability from which something is expected. [-]"""
 
+# Probability below which something is called out of reach. A judgement. [-]
 UNLIKELY: Final = 0.1
-"""Probability below which something is called out of reach. A judgement. [-]"""
 
+# Relative gain in speed-up below which the rest of a run adds little: what equal benchmark runs
+# differ by. A judgement. [-]
 LITTLE_GAIN: Final = 0.02
-"""Relative gain in speed-up below which the rest of a run adds little: what equal benchmark runs
-differ by. A judgement. [-]"""
 
 
 class VerdictCode(StrEnum):
@@ -70,19 +70,7 @@ class Verdict(NamedTuple):
 
 
 def verdict(facts: Facts) -> Verdict:
-    """Return what to do, from what is known.
-
-    Parameters
-    ----------
-    facts : Facts
-        Medians and probabilities.
-
-    Returns
-    -------
-    Verdict
-        Rounds that cost too much go before any judgement of the training: more training does not
-        help there.
-    """
+    """Return what to do, from what is known."""
     code = _code(facts)
     sentences = [_now(facts), _end(facts), _ADVICE[code](facts)]
     return Verdict(code, " ".join(sentence for sentence in sentences if sentence))

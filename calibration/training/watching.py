@@ -16,26 +16,7 @@ def watched_logs(
     every_s: float = 30.0,
     most_looks: int | None = None,
 ) -> Iterator[TrainingLog]:
-    """Yield the log of a run each time that it has grown.
-
-    Parameters
-    ----------
-    paths : sequence of Path
-        Files of one run.
-    family : str, optional
-        The trainer, where a file holds records of several.
-    correct_alias : bool
-        Whether to divide accuracies that were summed twice.
-    every_s : float
-        Time between two looks, [s].
-    most_looks : int, optional
-        After so many it ends; without it, when the run is at its last step.
-
-    Yields
-    ------
-    TrainingLog
-        The log so far.
-    """
+    """Yield the log of a run each time that it has grown."""
     follower = TrainingLogFollower(paths, family=family, correct_alias=correct_alias)
     looks = 0
     while True:
