@@ -9,6 +9,7 @@ import pytest
 from calibration.readers.aiperf_summary import read, recognise
 from calibration.readers.reading import Reading, SourceText
 from specmodel.errors import FormatError
+from tests.calibration.readers.conftest import codes
 
 
 def metric(mean: float, unit: str = "ms") -> dict[str, Any]:
@@ -36,10 +37,6 @@ def read_text(text: str) -> Reading:
 
 def reading_of(**more: Any) -> Reading:
     return read_text(json.dumps(export(**more)))
-
-
-def codes(reading: Reading) -> set[str]:
-    return {warning.code for warning in reading.warnings}
 
 
 MEAN = {

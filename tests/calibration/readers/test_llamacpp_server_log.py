@@ -10,6 +10,7 @@ from calibration.readers.llamacpp_server_log import read_log, recognise
 from calibration.readers.log_file import LogFile
 from calibration.readers.reading import Reading, Row
 from specmodel.errors import FormatError
+from tests.calibration.readers.conftest import codes, dropped
 
 LAUNCH = "$ llama-server -m /srv/models/wren-8b.gguf -md /srv/tern.gguf --api-key not-a-real-key"
 
@@ -63,14 +64,6 @@ def only(reading: Reading) -> Row:
     return row
 
 
-def codes(reading: Reading) -> set[str]:
-    return {warning.code for warning in reading.warnings}
-
-
-def drops(reading: Reading) -> dict[str, int]:
-    return {dropped.code: dropped.count for dropped in reading.dropped}
-
-
 def test_requests_are_summed_before_anything_is_divided() -> None:
     reading = read(TWO)
     cells = only(reading).cells
@@ -109,7 +102,7 @@ def test_the_token_of_the_prefill_is_in_no_round_and_in_no_time() -> None:
 
 def test_a_request_of_one_token_has_no_round() -> None:
     reading = read(request(0, 0.01, "") + TWO)
-    assert drops(reading) == {"no_verify_rounds": 1}
+    assert dropped(reading) == {"no_verify_rounds": 1}
     assert only(reading).cells["accept_length"] == 150 / 80
 
 
@@ -214,7 +207,7 @@ def test_several_slots_that_nobody_watched_have_no_batch_size() -> None:
 
 def test_a_request_without_draft_figures_is_left_out_where_others_have_them() -> None:
     reading = read(request(30, 500, "") + TWO)
-    assert drops(reading) == {"no_speculation": 1}
+    assert dropped(reading) == {"no_speculation": 1}
     assert only(reading).cells["accept_length"] == 150 / 80
 
 
@@ -276,17 +269,17 @@ def test_lines_that_were_picked_out_are_enough() -> None:
 def test_a_request_that_is_cut_off_is_counted_as_malformed(cut: str) -> None:
     last = begin(0, 5) + timing(50, 1000, task=5) + old(10, 120)
     reading = read(TWO + last[: last.index(cut) + len(cut)])
-    assert drops(reading) == {"malformed": 1}
+    assert dropped(reading) == {"malformed": 1}
     assert only(reading).cells["accept_length"] == 150 / 80
 
 
 def test_figures_without_their_time_are_malformed() -> None:
-    assert drops(read(TWO + old(60, 120))) == {"malformed": 1}
+    assert dropped(read(TWO + old(60, 120))) == {"malformed": 1}
 
 
 def test_figures_that_cannot_be_are_left_out() -> None:
     reading = read(TWO + request(60, 1000, old(60, 120)) + request(60, 1000, old(50, 40)))
-    assert drops(reading) == {"impossible_counts": 2}
+    assert dropped(reading) == {"impossible_counts": 2}
 
 
 def test_a_quoted_line_is_somebodys_text() -> None:

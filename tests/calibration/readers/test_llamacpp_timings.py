@@ -9,6 +9,7 @@ import pytest
 from calibration.readers.llamacpp_timings import read, recognise
 from calibration.readers.reading import Reading, SourceText
 from specmodel.errors import FormatError
+from tests.calibration.readers.conftest import codes, dropped
 
 
 def response(
@@ -32,14 +33,6 @@ def read_text(text: str) -> Reading:
 
 def reading_of(*responses: dict[str, Any]) -> Reading:
     return read_text("\n".join(map(json.dumps, responses)))
-
-
-def codes(reading: Reading) -> set[str]:
-    return {warning.code for warning in reading.warnings}
-
-
-def drops(reading: Reading) -> dict[str, int]:
-    return {dropped.code: dropped.count for dropped in reading.dropped}
 
 
 def test_tokens_and_rounds_are_summed_before_they_are_divided() -> None:
@@ -113,7 +106,7 @@ def test_a_depth_in_the_settings_bounds_what_varied() -> None:
 
 def test_what_did_not_speculate_is_left_out_where_others_did() -> None:
     reading = reading_of(response(30), response(100, 60, 120), response(20, 0, 0), {"error": "x"})
-    assert drops(reading) == {"no_speculation": 1, "no_verify_rounds": 1, "no_timings": 1}
+    assert dropped(reading) == {"no_speculation": 1, "no_verify_rounds": 1, "no_timings": 1}
     assert reading.rows[0].cells["accept_length"] == 2.5
 
 

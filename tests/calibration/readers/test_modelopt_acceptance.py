@@ -9,6 +9,7 @@ import pytest
 from calibration.readers.modelopt_acceptance import read, recognise
 from calibration.readers.reading import Cell, Reading, SourceText
 from specmodel.errors import FormatError
+from tests.calibration.readers.conftest import codes
 
 
 def reading_of(**fields: Any) -> Reading:
@@ -19,10 +20,6 @@ def reading_of(**fields: Any) -> Reading:
 def cells_of(**fields: Any) -> dict[str, Cell]:
     (row,) = reading_of(**fields).rows
     return dict(row.cells)
-
-
-def codes(reading: Reading) -> set[str]:
-    return {warning.code for warning in reading.warnings}
 
 
 HISTOGRAM = {"1": 40, "2": 30, "4": 30}  # no round of length 3

@@ -9,6 +9,7 @@ import pytest
 from calibration.readers.reading import Reading, SourceText
 from calibration.readers.sglang_bench_one_batch_server import read, recognise
 from specmodel.errors import FormatError
+from tests.calibration.readers.conftest import codes
 
 
 def line(**changes: object) -> str:
@@ -39,10 +40,6 @@ NEW = {
 
 def read_lines(*lines: str) -> Reading:
     return read(SourceText(path=Path("result.jsonl"), text="\n".join(lines), encoding="utf-8"))
-
-
-def codes(reading: Reading) -> set[str]:
-    return {warning.code for warning in reading.warnings}
 
 
 def test_a_round_is_what_the_batch_takes_to_emit_an_accept_length_each() -> None:

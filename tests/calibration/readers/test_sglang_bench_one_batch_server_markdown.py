@@ -8,6 +8,7 @@ import pytest
 from calibration.readers.reading import Reading, SourceText
 from calibration.readers.sglang_bench_one_batch_server_markdown import read, recognise
 from specmodel.errors import FormatError
+from tests.calibration.readers.conftest import codes
 
 HEADER = "| batch size | input len | output throughput (tok/s) | acc length | ITL (ms) |"
 RULE = "| --- | --- | --- | --- | --- |"
@@ -15,10 +16,6 @@ RULE = "| --- | --- | --- | --- | --- |"
 
 def read_text(*lines: str) -> Reading:
     return read(SourceText(path=Path("a.md"), text="\n".join(lines), encoding="utf-8"))
-
-
-def codes(reading: Reading) -> set[str]:
-    return {warning.code for warning in reading.warnings}
 
 
 def test_the_itl_of_the_table_is_per_token_and_the_round_longer_by_the_accept_length() -> None:

@@ -10,6 +10,7 @@ import pytest
 from calibration.readers.reading import Reading, SourceText
 from calibration.readers.sglang_bench_serving import read, recognise
 from specmodel.errors import FormatError
+from tests.calibration.readers.conftest import codes
 
 SPECULATES = {
     "model_path": "/srv/private/Tern-32B",
@@ -56,10 +57,6 @@ def read_lines(*lines: str) -> Reading:
 
 def row(**changes: object) -> dict[str, Any]:
     return dict(read_lines(line(**changes)).rows[0].cells)
-
-
-def codes(reading: Reading) -> set[str]:
-    return {warning.code for warning in reading.warnings}
 
 
 def test_a_round_is_tpot_times_accept_length_and_the_batch_what_was_in_flight() -> None:

@@ -8,6 +8,7 @@ import pytest
 from calibration.readers.reading import Reading, SourceText
 from calibration.readers.sglang_bench_speculative import read, recognise
 from specmodel.errors import FormatError
+from tests.calibration.readers.conftest import dropped
 
 
 def line(**changes: object) -> str:
@@ -29,10 +30,6 @@ BASELINE = {"steps": 0, "topk": 0, "num_draft_tokens": 0, "acc_length": 1.0, "sp
 
 def read_lines(*lines: str) -> Reading:
     return read(SourceText(path=Path("output.jsonl"), text="\n".join(lines), encoding="utf-8"))
-
-
-def drops(reading: Reading) -> dict[str, int]:
-    return {dropped.code: dropped.count for dropped in reading.dropped}
 
 
 def codes(reading: Reading) -> list[str]:
@@ -72,7 +69,7 @@ def test_a_chain_that_asked_for_other_draft_tokens_ran_with_steps_and_root() -> 
 def test_a_half_written_line_is_dropped_and_blank_lines_are_nothing() -> None:
     reading = read_lines(line(), "", '{"batch_size": 8, "steps": 3, "topk"', "", line())
     assert len(reading.rows) == 2
-    assert drops(reading) == {"truncated_line": 1}
+    assert dropped(reading) == {"truncated_line": 1}
     assert reading.dropped[0].line == 3
 
 
@@ -92,7 +89,7 @@ def test_a_half_written_line_is_dropped_and_blank_lines_are_nothing() -> None:
     ],
 )
 def test_a_line_that_cannot_be_is_dropped(changes: dict[str, object], code: str) -> None:
-    assert drops(read_lines(line(), line(**changes))) == {code: 1}
+    assert dropped(read_lines(line(), line(**changes))) == {code: 1}
 
 
 def test_the_longest_accept_length_is_the_depth_and_the_bonus_token() -> None:

@@ -10,6 +10,7 @@ import pytest
 from calibration.readers.reading import Reading, SourceText
 from calibration.readers.sglang_meta_info import read, recognise
 from specmodel.errors import FormatError
+from tests.calibration.readers.conftest import codes, dropped
 
 ROUNDS = [0, 1, 1, 2, 3, 3, 3, 0, 2, 1]  # accepted drafts of each round of a made-up reply
 HISTOGRAM = np.bincount(ROUNDS, minlength=4).tolist()
@@ -49,14 +50,6 @@ def reading(*replies: object) -> Reading:
 
 def wrapped(**fields: object) -> dict[str, Any]:
     return {"text": "an answer", "meta_info": {**PLAIN, **fields}}
-
-
-def codes(found: Reading) -> set[str]:
-    return {warning.code for warning in found.warnings}
-
-
-def dropped(found: Reading) -> dict[str, int]:
-    return {one.code: one.count for one in found.dropped}
 
 
 def error(*replies: object) -> str:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from calibration.readers.reading import Reading, SourceText
+from calibration.readers.reading import SourceText
 from calibration.readers.sglang_prometheus import read, read_series, recognise, series_key
 from specmodel.errors import FormatError
+from tests.calibration.readers.conftest import codes, dropped
 
 LABELS = 'model_name="acme/Tern-8B",engine_type="unified",tp_rank="0",pp_rank="0"'
 BEFORE = {
@@ -34,14 +35,6 @@ def scrape(
     time = "" if time_s is None else f" {time_s * 1000:.0f}"
     lines = [f"sglang:{metric}{{{labels}}} {value}{time}\n" for metric, value in values.items()]
     return SourceText(path=Path(name), text="".join(lines), encoding="utf-8")
-
-
-def codes(reading: Reading) -> set[str]:
-    return {warning.code for warning in reading.warnings}
-
-
-def dropped(reading: Reading) -> dict[str, int]:
-    return {one.code: one.count for one in reading.dropped}
 
 
 def error(*sources: SourceText) -> str:

@@ -8,6 +8,7 @@ import pytest
 from calibration.readers.reading import Reading, SourceText
 from calibration.readers.sglang_send_one import read, recognise
 from specmodel.errors import FormatError
+from tests.calibration.readers.conftest import codes
 
 RULE = "+-------------+--------+------------+-----------------+"
 HEADER = "| Latency (s) | Tokens | Acc Length | Speed (token/s) |"
@@ -15,10 +16,6 @@ HEADER = "| Latency (s) | Tokens | Acc Length | Speed (token/s) |"
 
 def read_text(*lines: str) -> Reading:
     return read(SourceText(path=Path("a.txt"), text="\n".join(lines), encoding="utf-8"))
-
-
-def codes(reading: Reading) -> set[str]:
-    return {warning.code for warning in reading.warnings}
 
 
 def test_the_table_of_newer_releases_is_one_request() -> None:

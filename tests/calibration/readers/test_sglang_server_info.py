@@ -10,6 +10,7 @@ import pytest
 from calibration.readers.reading import Reading, SourceText
 from calibration.readers.sglang_server_info import read, recognise
 from specmodel.errors import FormatError
+from tests.calibration.readers.conftest import codes, dropped
 
 FLAGS: dict[str, Any] = {
     "model_path": "/data/private/Tern-8B",
@@ -34,14 +35,6 @@ def reading(*replies: object) -> Reading:
 
 def reply(*states: dict[str, Any], flags: dict[str, Any] = FLAGS, **more: object) -> dict[str, Any]:
     return {**flags, **more, "internal_states": list(states)}
-
-
-def codes(found: Reading) -> set[str]:
-    return {warning.code for warning in found.warnings}
-
-
-def dropped(found: Reading) -> dict[str, int]:
-    return {one.code: one.count for one in found.dropped}
 
 
 def error(*replies: object) -> str:

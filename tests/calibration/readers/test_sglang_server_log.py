@@ -9,6 +9,7 @@ from calibration.readers.log_file import LogFile
 from calibration.readers.reading import Cell, Reading, Row
 from calibration.readers.sglang_server_log import read_log, recognise
 from specmodel.errors import FormatError
+from tests.calibration.readers.conftest import codes
 
 BANNER = (
     "[2026-01-14 10:00:00] server_args=ServerArgs(model_path='acme/Wren-8B', tp_size=2, "
@@ -59,10 +60,6 @@ class ReadLines:
 
 def dropped(reading: Reading) -> dict[str, int]:
     return {drop.code: drop.count for drop in reading.dropped}
-
-
-def codes(reading: Reading) -> set[str]:
-    return {warning.code for warning in reading.warnings}
 
 
 def whole(cell: Cell) -> int:

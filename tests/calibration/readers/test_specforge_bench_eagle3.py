@@ -8,6 +8,7 @@ import pytest
 from calibration.readers.reading import Reading, SourceText
 from calibration.readers.specforge_bench_eagle3 import read, recognise
 from specmodel.errors import FormatError
+from tests.calibration.readers.conftest import codes
 
 
 def setting(*accept_lengths: float | None, **changes: object) -> dict[str, object]:
@@ -22,10 +23,6 @@ def setting(*accept_lengths: float | None, **changes: object) -> dict[str, objec
 def read_object(value: object, indent: int | None = None) -> Reading:
     text = json.dumps(value, indent=indent)
     return read(SourceText(path=Path("results.jsonl"), text=text, encoding="utf-8"))
-
-
-def codes(reading: Reading) -> set[str]:
-    return {warning.code for warning in reading.warnings}
 
 
 BASELINE = {"steps": 0, "topk": 0, "num_draft_tokens": 0}

@@ -9,6 +9,7 @@ import pytest
 from calibration.readers.reading import Reading, SourceText
 from calibration.readers.trtllm_iteration_stats import read, recognise
 from specmodel.errors import FormatError
+from tests.calibration.readers.conftest import codes, dropped
 
 
 def iteration(
@@ -35,14 +36,6 @@ def read_text(text: str) -> Reading:
 
 def reading_of(*iterations: dict[str, Any]) -> Reading:
     return read_text(json.dumps(iterations))
-
-
-def codes(reading: Reading) -> set[str]:
-    return {warning.code for warning in reading.warnings}
-
-
-def drops(reading: Reading) -> dict[str, int]:
-    return {dropped.code: dropped.count for dropped in reading.dropped}
 
 
 FIVE = [iteration(2, accepted, ms) for accepted, ms in ((1, 9), (2, 10), (3, 30), (4, 11), (5, 8))]
@@ -74,7 +67,7 @@ def test_what_cannot_be_a_round_is_left_out_and_counted() -> None:
         iteration(2, 3, -1),
     )
     assert len(reading.rows) == 1
-    assert drops(reading) == {
+    assert dropped(reading) == {
         "no_verify_rounds": 2,
         "prefill_mixed": 1,
         "short_run": 4,

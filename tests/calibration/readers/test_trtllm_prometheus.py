@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from calibration.readers.reading import Reading, SourceText
+from calibration.readers.reading import SourceText
 from calibration.readers.trtllm_prometheus import read, read_series, recognise, series_key
 from specmodel.errors import FormatError
+from tests.calibration.readers.conftest import codes
 
 
 def scrape(
@@ -27,10 +28,6 @@ def scrape(
         labels = f'model_name="{model}",spec_method="EAGLE3",spec_num_tokens="{depth}"'
         lines.append(f"trtllm_speculative_config_info{{{labels}}} 1.0")
     return SourceText(path=Path(name), text="\n".join(lines) + "\n", encoding="utf-8")
-
-
-def codes(reading: Reading) -> set[str]:
-    return {warning.code for warning in reading.warnings}
 
 
 def error(*sources: SourceText) -> str:

@@ -9,6 +9,7 @@ import pytest
 from calibration.readers.reading import Reading, SourceText
 from calibration.readers.vllm_bench_serve import read, recognise
 from specmodel.errors import FormatError
+from tests.calibration.readers.conftest import codes
 
 PLAIN: dict[str, Any] = {
     "backend": "openai-chat",
@@ -47,10 +48,6 @@ def source(text: str) -> SourceText:
 
 def read_results(*results: dict[str, Any]) -> Reading:
     return read(source("\n".join(json.dumps(result, indent=1) for result in results)))
-
-
-def codes(reading: Reading) -> set[str]:
-    return {warning.code for warning in reading.warnings}
 
 
 def test_a_round_takes_the_time_per_token_times_the_accept_length() -> None:

@@ -8,6 +8,7 @@ from calibration.readers.log_file import LogFile
 from calibration.readers.reading import Reading
 from calibration.readers.vllm_log import read_log, recognise
 from specmodel.errors import FormatError
+from tests.calibration.readers.conftest import codes, dropped
 
 STAMP = "INFO 03-04 08:00:00 [metrics.py:86] "
 START = "INFO 03-04 07:58:11 [api_server.py:1977] vLLM API server version 0.13.0"
@@ -48,14 +49,6 @@ def read(tmp_path: Path, *lines: str, end: str = "\n") -> Reading:
     return read_log(LogFile(path=file))
 
 
-def codes(reading: Reading) -> set[str]:
-    return {warning.code for warning in reading.warnings}
-
-
-def drops(reading: Reading) -> dict[str, int]:
-    return {dropped.code: dropped.count for dropped in reading.dropped}
-
-
 def test_the_published_line_gives_its_rounds_and_its_accept_length(tmp_path: Path) -> None:
     """engine_formats.md 4.1: 620 / 5 = 124 rounds, 1 + 513 / 124 = 5.137."""
     reading = read(tmp_path, v1("5.14", 513, 620, "0.960, 0.863, 0.823, 0.782, 0.710"))
@@ -86,13 +79,13 @@ def test_the_early_layout_is_read_and_its_idle_windows_are_dropped(tmp_path: Pat
         tmp_path, early("nan", 0, 0, "nan, nan"), early("2.00", 100, 200, "0.600, 0.400")
     )
     assert reading.rows[0].cells["accept_length"] == 2.0
-    assert drops(reading) == {"idle": 1}
+    assert dropped(reading) == {"idle": 1}
     assert reading.era == ("v1_early",)
 
 
 def test_a_window_of_fewer_than_ten_rounds_is_dropped(tmp_path: Path) -> None:
     reading = read(tmp_path, v1("3.00", 18, 18, "1.000, 1.000"), v1("3.00", 20, 20, "1.000, 1.000"))
-    assert drops(reading) == {"tiny_window": 1}
+    assert dropped(reading) == {"tiny_window": 1}
     assert reading.rows[0].cells["verify_rounds"] == 10
 
 
@@ -130,7 +123,7 @@ def test_ngram_is_said_to_draft_up_to_its_depth(tmp_path: Path) -> None:
 )
 def test_a_line_that_is_cut_off_is_dropped(tmp_path: Path, line: str) -> None:
     reading = read(tmp_path, v1("2.00", 100, 200, "0.600, 0.400"), line)
-    assert drops(reading) == {"malformed": 1}
+    assert dropped(reading) == {"malformed": 1}
     assert len(reading.rows) == 1
 
 
@@ -257,7 +250,7 @@ def test_a_v0_server_that_starts_again_above_its_old_counters_is_a_new_life(tmp_
 def test_v0_counters_at_zero_begin_a_new_life(tmp_path: Path) -> None:
     reading = read(tmp_path, v0(4, 400, 250), v0(4, 0, 0), v0(4, 800, 500))
     assert reading.rows[0].cells["accept_length"] == pytest.approx((250 + 500) / (1200 / 4))
-    assert drops(reading) == {"idle": 1}
+    assert dropped(reading) == {"idle": 1}
 
 
 def test_carriage_returns_alone_end_lines(tmp_path: Path) -> None:
@@ -320,7 +313,7 @@ def test_counts_that_cannot_be_are_dropped(tmp_path: Path) -> None:
         v0(0, 200, 100),
         v0(99999999, 200, 100),
     ]
-    assert drops(read(tmp_path, good, *bad)) == {"impossible_counts": 5}
+    assert dropped(read(tmp_path, good, *bad)) == {"impossible_counts": 5}
 
 
 def test_rates_that_rise_or_do_not_add_up_are_said(tmp_path: Path) -> None:

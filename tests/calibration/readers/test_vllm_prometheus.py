@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from calibration.readers.reading import Reading, SourceText
+from calibration.readers.reading import SourceText
 from calibration.readers.vllm_prometheus import read, read_series, recognise, series_key
 from specmodel.errors import FormatError
+from tests.calibration.readers.conftest import codes, dropped
 
 NAME = "vllm:spec_decode_num_"
 
@@ -40,14 +41,6 @@ def scrape(
 
 def together(*sources: SourceText) -> SourceText:
     return SourceText(path=Path("1"), text="".join(s.text for s in sources), encoding="utf-8")
-
-
-def codes(reading: Reading) -> set[str]:
-    return {warning.code for warning in reading.warnings}
-
-
-def dropped(reading: Reading) -> dict[str, int]:
-    return {one.code: one.count for one in reading.dropped}
 
 
 def error(*sources: SourceText) -> str:

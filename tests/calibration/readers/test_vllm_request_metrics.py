@@ -9,6 +9,7 @@ import pytest
 from calibration.readers.reading import Reading, SourceText
 from calibration.readers.vllm_request_metrics import read, recognise
 from specmodel.errors import FormatError
+from tests.calibration.readers.conftest import codes
 
 
 def response(histogram: list[Any] | None, depth: int = 2, **more: object) -> dict[str, Any]:
@@ -19,10 +20,6 @@ def response(histogram: list[Any] | None, depth: int = 2, **more: object) -> dic
 def read_responses(*responses: object) -> Reading:
     text = "\n".join(json.dumps(one) for one in responses)
     return read(SourceText(path=Path("a.jsonl"), text=text, encoding="utf-8"))
-
-
-def codes(reading: Reading) -> set[str]:
-    return {warning.code for warning in reading.warnings}
 
 
 def test_histograms_are_summed_before_they_are_divided() -> None:
