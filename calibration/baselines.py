@@ -59,12 +59,12 @@ def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[PointWarni
     Examples
     --------
     >>> import tempfile, pathlib
-    >>> from calibration.readers import read_file
+    >>> from calibration.readers import recognise_file
     >>> from calibration.table import frame_of
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     bench = pathlib.Path(folder) / "bench.csv"
     ...     _ = bench.write_text("k,tau,tok/s\n0,,79.4\n0,,79.0\n3,2.1,90\n")
-    ...     frame = frame_of([read_file(bench)])
+    ...     frame = frame_of([recognise_file(bench).read()])
     >>> match_baselines(frame)[0]["baseline_tokens_per_s"].tolist()
     [nan, nan, 79.2]
     """

@@ -14,9 +14,9 @@ from calibration.baselines import match_baselines
 from calibration.notes import Note
 from calibration.points import format_points, read_points
 from calibration.readers import SourceText, canonical_name, points_csv, read_text, recognise_file
-from calibration.readers.delimited import Table, split_table
 from calibration.readers.header import match_header
 from calibration.readers.numerals import is_missing
+from calibration.readers.text_tables import Table, split_table
 from calibration.table import frame_of
 from specmodel.errors import FormatError
 

@@ -59,8 +59,7 @@ from calibration.readers.reading import (
     SourceText,
     format_lines,
 )
-from calibration.readers.redaction import redacted
-from calibration.readers.text import read_head, read_text
+from calibration.readers.text import read_head, read_text, redacted
 from specmodel.errors import FormatError
 
 __all__ = [
@@ -84,7 +83,6 @@ __all__ = [
     "SourceText",
     "canonical_name",
     "format_lines",
-    "read_file",
     "read_text",
     "recognise_file",
 ]
@@ -192,11 +190,6 @@ def recognise_file(
         if reader.recognise(head):
             return Recognised(reader=reader, source=source)
     raise _unknown(source, head)
-
-
-def read_file(path: Path | str) -> Reading:
-    """Return what a file says, in whatever known format it is."""
-    return recognise_file(path).read()
 
 
 def _unknown(source: SourceText, head: str) -> FormatError:

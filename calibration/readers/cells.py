@@ -2,11 +2,10 @@
 
 import math
 
-from calibration.readers.columns import SPEEDUP, Column, Kind
+from calibration.readers.columns import SCOPES, SPEEDUP, Column, Kind, scope_of
 from calibration.readers.numerals import NumeralError, parse_list, parse_number
 from calibration.readers.reading import Cell
 from calibration.readers.row_checks import Refusal
-from calibration.readers.scopes import SCOPES, scope_of
 from specmodel.units import PERCENT
 
 _LARGEST = 1e30  # beyond it nothing was measured, and products of three would overflow

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from calibration.readers.columns import COLUMNS, SPEEDUP, Column, Kind
-from calibration.readers.scopes import scope_of
+from calibration.readers.columns import COLUMNS, SPEEDUP, Column, Kind, scope_of
 from specmodel.units import KILO, MICRO, MILLI, PERCENT
 
 _UNIT = re.compile(r"\s*[\(\[]([^()\[\]]*)[\)\]]\s*$")

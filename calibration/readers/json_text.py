@@ -1,4 +1,4 @@
-r"""JSON as engines and people write it: one value, one a line, or appended; and what is cut off."""
+"""JSON as engines and people write it: one value, one a line, or appended; and what is cut off."""
 
 import json
 import math
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from calibration.readers.findings import Findings
 from calibration.readers.reading import SourceText
 from specmodel.errors import FormatError
 
@@ -200,3 +201,32 @@ _START = re.compile(r"(?<=\n)[{\[]")
 def _reason(error: Exception) -> str:
     """Return why a text does not parse, in words."""
     return "nested too deeply" if isinstance(error, RecursionError) else str(error)[:_SHOWN]
+
+
+# Code of a text that starts like JSON and does not parse.
+MALFORMED_JSON: Final = "malformed_json"
+
+
+def json_objects(source: SourceText, findings: Findings) -> tuple[JsonRecord, ...]:
+    """Return the objects of a file: alone, in a list, one a line, or several lists appended."""
+    found = json_records(source)
+    first = source.text.lstrip("\N{BYTE ORDER MARK} \t\r\n")
+    earliest = min((record.line for record in found.records), default=None)
+    cut_list = first.startswith("[") and bool(found.broken) and _comes_first(found, earliest)
+    objects = tuple(
+        JsonRecord(line=record.line, value=value)
+        for record in found.records
+        for value in (record.value if isinstance(record.value, list) else (record.value,))
+        if isinstance(value, dict)
+    )
+    if found.broken and (cut_list or not objects):
+        raise broken_json(
+            source, found.broken[0], "a value that is not closed", code=MALFORMED_JSON
+        )
+    findings.drop_cut_off(found.broken, CUT_OFF)
+    return objects
+
+
+def _comes_first(found: JsonRecords, earliest: int | None) -> bool:
+    """Return whether the first value of a file is one that does not parse."""
+    return earliest is None or found.broken[0] < earliest

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from calibration.readers.draft_counts import ACCEPTANCE_MESSAGES
+from calibration.readers.acceptance_counts import ACCEPTANCE_MESSAGES
 from calibration.readers.findings import Findings
 from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell

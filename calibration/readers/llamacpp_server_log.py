@@ -1,17 +1,205 @@
 """Logs of llama.cpp's server, old and new, and the summary of its command-line examples."""
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from calibration.readers.findings import Findings
-from calibration.readers.llamacpp_launch import Launch, launched, parse_launch
-from calibration.readers.llamacpp_log_section import LogSection
-from calibration.readers.llamacpp_pool import CONVENTIONS, POOL_MESSAGES, Request
+from calibration.readers.llamacpp_pool import (
+    CONVENTIONS,
+    POOL_MESSAGES,
+    Request,
+    RequestPool,
+    Served,
+)
 from calibration.readers.log_file import LogFile
-from calibration.readers.reading import Reading
+from calibration.readers.model_names import model_name, plain_name
+from calibration.readers.reading import Cell, Reading
 from calibration.readers.terminal_text import without_escapes
 from specmodel.units import MILLI
+
+_PROGRAM = re.compile(
+    r"(?:^|[\s/\\\"'])llama-(?:server|cli|speculative(?:-simple)?)(?:\.exe)?[\"']?(?=\s|$)"
+)
+_WORD = re.compile(r"\"[^\"]*\"|'[^']*'|[^\s\"']+")
+_LONGEST = 20_000
+_WHOLE_NUMBER = re.compile(r"\d{1,6}", re.ASCII)
+_NUMBER = re.compile(r"\d{0,6}\.?\d{1,9}", re.ASCII)
+
+_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "depth": ("--spec-draft-n-max", "--draft-max", "--draft-n", "--draft", "LLAMA_ARG_DRAFT_MAX"),
+    "gate": ("--spec-draft-p-min", "--draft-p-min", "LLAMA_ARG_DRAFT_P_MIN"),
+    "slots": ("--parallel", "-np", "LLAMA_ARG_N_PARALLEL"),
+    "kind": ("--spec-type",),
+    "target": ("--model", "-m", "--hf-repo", "-hf", "-hfr", "LLAMA_ARG_MODEL"),
+    "draft": (
+        *("--model-draft", "-md", "--spec-draft-model", "--hf-repo-draft", "-hfd", "-hfrd"),
+        *("--spec-draft-hf", "LLAMA_ARG_MODEL_DRAFT"),
+    ),
+}
+_MEANING: Final = {flag: meaning for meaning, flags in _FLAGS.items() for flag in flags}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """Settings of a server."""
+
+    depth: float | None = None  # most drafts of a round
+    # least probability of a draft; rounds may stop drafting before the depth
+    gate: float | None = None
+    slots: float | None = None  # requests that can run together
+    kind: str | None = None  # how it drafts, and the names of the models without where they lie
+    target: str | None = None
+    draft: str | None = None
+
+    @property
+    def speculates(self) -> bool:
+        """Whether it was told to draft."""
+        told = self.kind is not None and self.kind.casefold() != "none"
+        return told or self.draft is not None or self.depth is not None
+
+    @property
+    def cells(self) -> dict[str, Cell | None]:
+        """The cells of a row that it fills."""
+        return {
+            "target_model": self.target,
+            "draft_model": self.draft,
+            "algorithm": self.kind,
+            "variant": f"{self.slots:g} slots" if self.slots and self.slots > 1 else None,
+            "notes": f"drafts only above a probability of {self.gate:g}" if self.gate else None,
+        }
+
+
+def launched(line: str) -> bool:
+    """Return whether a line shows how a program of llama.cpp was started, not quoted in a text."""
+    found = _PROGRAM.search(line)
+    return found is not None and '"' not in line[: found.start()]
+
+
+def parse_launch(line: str) -> Launch:
+    """Return the settings in a command."""
+    values: dict[str, str] = {}
+    meaning = None
+    for word in _WORD.findall(line[:_LONGEST]):
+        written = word.strip("\"'")
+        flag, equals, value = written.partition("=")
+        if meaning is not None and not (written.startswith("-") and written in _MEANING):
+            values[meaning] = written
+            meaning = None
+            continue
+        meaning = _MEANING.get(flag)
+        if meaning is not None and equals:
+            values[meaning] = value
+            meaning = None
+    slots, depth = values.get("slots", ""), values.get("depth", "")
+    gate = values.get("gate", "")
+    return Launch(
+        depth=float(depth) if _WHOLE_NUMBER.fullmatch(depth) and int(depth) else None,
+        gate=float(gate) if _NUMBER.fullmatch(gate) and float(gate) else None,
+        slots=float(slots) if _WHOLE_NUMBER.fullmatch(slots) and int(slots) else None,
+        kind=plain_name(values.get("kind")),
+        target=model_name(values.get("target")),
+        draft=model_name(values.get("draft")),
+    )
+
+
+@dataclass(slots=True)
+class DrafterTotals:
+    """What the statistics of one drafter add up to.
+
+    They grow over the life of a server, or begin again with each request: where one of them falls,
+    they are per request.
+    """
+
+    lines: int = 0
+    _sums: tuple[float, ...] = (0.0, 0.0, 0.0)
+    _last: tuple[float, ...] = (0.0, 0.0, 0.0)
+    _falls: bool = False
+
+    def add(self, calls: float, drafted: float, accepted: float) -> None:
+        """Add a line."""
+        counts = (calls, drafted, accepted)
+        self._falls |= any(new < old for new, old in zip(counts, self._last, strict=True))
+        self._sums = tuple(a + b for a, b in zip(self._sums, counts, strict=True))
+        self._last = counts
+        self.lines += 1
+
+    @property
+    def counts(self) -> tuple[float, ...]:
+        """Rounds, drafted and accepted tokens of all requests."""
+        return self._sums if self._falls else self._last
+
+
+@dataclass(slots=True)
+class LogSection:
+    """Requests of a server with the same settings."""
+
+    launch: Launch  # the settings
+    shown: bool  # whether the log shows them
+    line: int  # where it begins, 1-based
+    pool: RequestPool = field(init=False)
+    drafters: dict[str, DrafterTotals] = field(init=False, default_factory=dict)
+    slots: float | None = field(init=False, default=None)
+    _busy: set[int] = field(init=False, default_factory=set)
+    _timed: set[int] = field(init=False, default_factory=set)
+    _watched: bool = field(init=False, default=False)
+    _concurrent: bool = field(init=False, default=False)
+    _rounds_without_draft: set[str] = field(init=False, default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Make the pool for the depth of the settings."""
+        self.pool = RequestPool(self.launch.depth)
+
+    def restart(self) -> None:
+        """Forget which slots are busy: the server was started again."""
+        self._busy.clear()
+
+    def begin(self, slot: int) -> None:
+        """Note that a slot began a request."""
+        self._watched = True
+        self._busy.add(slot)
+        self._concurrent |= len(self._busy) > 1
+
+    def end(self, slot: int) -> None:
+        """Note that a slot is free."""
+        self._busy.discard(slot)
+
+    def timed(self, slot: int) -> None:
+        """Note that a slot finished a request."""
+        if len(self._timed) < _ENOUGH_SLOTS:
+            self._timed.add(slot)
+
+    def add_drafter(
+        self, kind: str, calls: float, drafts: float, drafted: float, accepted: float
+    ) -> None:
+        """Add a line of statistics of a drafter: ``drafts`` of its calls gave one."""
+        if kind in self.drafters or len(self.drafters) < _ENOUGH_SLOTS:
+            self.drafters.setdefault(kind, DrafterTotals()).add(calls, drafted, accepted)
+        if drafts < calls:
+            self._rounds_without_draft.add(kind)
+
+    def finish(self, findings: Findings, *, others_speculate: bool) -> None:
+        """Keep the row of the section."""
+        alone = len(self.drafters) == 1
+        if alone and self._rounds_without_draft:
+            self.pool.rounds_without_draft = True
+        if alone and not self.pool.speculated:
+            (totals,) = self.drafters.values()
+            self.pool.apply_totals(self.line, *totals.counts)
+        launch = self.launch if self.launch.slots else replace(self.launch, slots=self.slots)
+        unknown = not self._watched and len(self._timed) > 1 and launch.slots != 1
+        served = Served(
+            batch_size=None if unknown or self._concurrent else 1.0,
+            concurrent=self._concurrent,
+            cells=launch.cells,
+        )
+        baseline = not launch.speculates and (self.shown or not others_speculate)
+        self.pool.keep(findings, served, baseline=baseline)
+
+
+_ENOUGH_SLOTS: Final = 64  # distinct ids or drafters that are remembered
+
 
 FORMAT: Final = "llamacpp_server_log"
 

@@ -6,8 +6,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from calibration.readers.findings import Findings
-from calibration.readers.json_objects import json_objects
-from calibration.readers.json_text import JsonRecord, json_keys, number_at, text_at
+from calibration.readers.json_text import JsonRecord, json_keys, json_objects, number_at, text_at
 from calibration.readers.llamacpp_pool import (
     CONVENTIONS,
     POOL_MESSAGES,

@@ -5,11 +5,14 @@ from itertools import accumulate
 from operator import mul
 from typing import Any, Final
 
-from calibration.readers.accept_histogram import MOST_STEPS, AcceptHistogram
-from calibration.readers.draft_counts import ACCEPTANCE_MESSAGES, accuracy_notes
+from calibration.readers.acceptance_counts import (
+    ACCEPTANCE_MESSAGES,
+    MOST_STEPS,
+    AcceptHistogram,
+    accuracy_notes,
+)
 from calibration.readers.findings import Findings
-from calibration.readers.json_objects import json_objects
-from calibration.readers.json_text import json_keys, number_at
+from calibration.readers.json_text import json_keys, json_objects, number_at
 from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell, Reading, SourceText
 from calibration.readers.row_checks import Refusal

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from calibration.readers.cells import read_cell
 from calibration.readers.columns import Kind
-from calibration.readers.delimited import Record, Table, split_table
 from calibration.readers.header import (
     HeaderColumn,
     canonical_name,
@@ -24,6 +23,7 @@ from calibration.readers.reading import (
     SourceText,
 )
 from calibration.readers.row_checks import Refusal, check_row, number
+from calibration.readers.text_tables import Record, Table, split_table
 from specmodel.errors import FormatError
 from specmodel.units import MILLI
 

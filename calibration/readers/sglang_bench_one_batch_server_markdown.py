@@ -6,14 +6,14 @@ from typing import Final
 from calibration.readers.findings import SGLANG_CODES, Findings
 from calibration.readers.measured_row import measured_row
 from calibration.readers.numerals import NumeralError, parse_number
-from calibration.readers.pipe_table import Headings, PipeRow, has_table, pipe_rows
 from calibration.readers.reading import Reading, SourceText
-from calibration.readers.sglang_one_batch import (
+from calibration.readers.sglang_bench_one_batch_server import (
     ONE_BATCH_MESSAGES,
     Acceptance,
     acceptance_of,
     one_batch_cells,
 )
+from calibration.readers.text_tables import Headings, PipeRow, has_table, pipe_rows
 from specmodel.units import MILLI
 
 FORMAT: Final = "sglang_bench_one_batch_server_markdown"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from calibration.readers.chunk_tokens import SEVERAL_TOKENS, tokens_per_chunk
+from calibration.readers.acceptance_counts import SEVERAL_TOKENS, tokens_per_chunk
 from calibration.readers.findings import SGLANG_CODES, Findings
 from calibration.readers.json_text import (
     CUT_OFF,

@@ -15,9 +15,52 @@ from calibration.readers.json_text import (
 )
 from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell, Reading, SourceText
-from calibration.readers.sglang_flags import NOTE_MESSAGES
-from calibration.readers.sglang_sweep import sweep_cells, sweep_refusal
+from calibration.readers.row_checks import Refusal
+from calibration.readers.sglang_flags import NOTE_MESSAGES, sglang_cells
 from specmodel.units import MILLI
+
+_ROUNDING = 1e-9
+
+
+def sweep_cells(
+    fields: Mapping[str, Any], *, accept_length: float | None
+) -> tuple[dict[str, Cell | None], list[str]]:
+    """Return the speculation cells of a setting, and codes of what is to be said about it."""
+    num_steps = number_at(fields, "steps")
+    if num_steps == 0:
+        known = 1.0 if accept_length is None or accept_length <= 0 else accept_length
+        return {"engine": "sglang", "num_steps": 0.0, "accept_length": known}, []
+    cells: dict[str, Cell | None] = {"engine": "sglang", "accept_length": accept_length}
+    if num_steps is None:
+        return cells, ["depth_unknown"] if (accept_length or 0) > 1 else []
+    flags = sglang_cells(
+        {
+            "speculative_num_steps": num_steps,
+            "speculative_eagle_topk": number_at(fields, "topk"),
+            "speculative_num_draft_tokens": number_at(fields, "num_draft_tokens"),
+        }
+    )
+    return cells | flags.cells, list(flags.notes)
+
+
+def sweep_refusal(cells: Mapping[str, Cell | None]) -> Refusal | None:
+    """Return why no setting can have its accept length; None where it can."""
+    accept_length = cells.get("accept_length")
+    if not isinstance(accept_length, float):
+        return Refusal(
+            code="missing_accept_length",
+            column="accept_length",
+            message="no accept length of a run that drafts",
+        )
+    if cells.get("num_steps") != 0 or accept_length <= 1 + _ROUNDING:
+        return None
+    return Refusal(
+        code="accept_length_above_depth",
+        column="accept_length",
+        message=f"{accept_length:g} tokens a step without drafts; a step emits one, so the server "
+        "speculated after all",
+    )
+
 
 FORMAT: Final = "sglang_bench_speculative"
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from calibration.readers.accept_histogram import AcceptHistogram, pooled
+from calibration.readers.acceptance_counts import AcceptHistogram, pooled
 from calibration.readers.findings import SGLANG_CODES, Findings
 from calibration.readers.json_text import (
     CUT_OFF,

@@ -6,25 +6,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from calibration.readers.counter_windows import (
-    Moment,
-    SeriesKey,
-    Window,
-    moments_of_servers,
-    of_series,
-    windows,
-)
-from calibration.readers.exposition import (
-    NO_SAMPLE,
-    Sample,
-    Scrape,
-    is_exposition,
-    latest_time,
-    read_exposition,
-)
 from calibration.readers.findings import SGLANG_CODES, Findings
 from calibration.readers.measured_row import measured_row
 from calibration.readers.model_names import model_name, plain_name
+from calibration.readers.prometheus_text import (
+    NO_SAMPLE,
+    Moment,
+    Sample,
+    Scrape,
+    SeriesKey,
+    Window,
+    is_exposition,
+    latest_time,
+    moments_of_servers,
+    of_series,
+    read_exposition,
+    windows,
+)
 from calibration.readers.reading import Cell, Reading, SourceText
 from specmodel.errors import FormatError
 from specmodel.units import MILLI

@@ -7,8 +7,8 @@ from typing import Final
 from calibration.readers.findings import SGLANG_CODES, Findings
 from calibration.readers.measured_row import measured_row
 from calibration.readers.numerals import NumeralError, parse_number
-from calibration.readers.pipe_table import Headings, has_table, pipe_rows
 from calibration.readers.reading import Cell, Reading, SourceText
+from calibration.readers.text_tables import Headings, has_table, pipe_rows
 from specmodel.units import MILLI
 
 FORMAT: Final = "sglang_send_one"

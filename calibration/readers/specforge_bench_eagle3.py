@@ -16,8 +16,8 @@ from calibration.readers.json_text import (
 from calibration.readers.measured_row import measured_row
 from calibration.readers.model_names import model_name, plain_name
 from calibration.readers.reading import Reading, SourceText
+from calibration.readers.sglang_bench_speculative import sweep_cells, sweep_refusal
 from calibration.readers.sglang_flags import NOTE_MESSAGES
-from calibration.readers.sglang_sweep import sweep_cells, sweep_refusal
 
 FORMAT: Final = "specforge_bench_eagle3"
 

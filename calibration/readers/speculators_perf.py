@@ -3,12 +3,12 @@
 from collections import Counter
 from typing import Final
 
-from calibration.readers.draft_counts import ACCEPTANCE_MESSAGES
+from calibration.readers.acceptance_counts import ACCEPTANCE_MESSAGES
 from calibration.readers.findings import Findings
 from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell, Reading, SourceText
 from calibration.readers.row_checks import Refusal
-from calibration.readers.speculators_table import (
+from calibration.readers.speculators_acceptance import (
     ACCEPTANCE_CONVENTIONS,
     SubsetRecord,
     is_evaluation,

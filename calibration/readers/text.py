@@ -1,4 +1,4 @@
-"""Bytes of a file to text: encodings, compression, a bound on size, binary content refused."""
+"""Bytes of a file to text: encodings, compression, a bound on size; what may be shown of it."""
 
 import codecs
 import gzip
@@ -117,3 +117,18 @@ def _decode(path: Path, data: bytes) -> tuple[str, str]:
         "this is not text; a table in UTF-8, or in UTF-16 with a byte order mark, is needed",
         code="not_text",
     )
+
+
+_NAMED = re.compile(
+    r"(?i)\b[\w-]*(?:key|token|secret|passw(?:or)?d|credential|auth\w*|bearer)\b\W{0,4}[^\s,;&]*"
+)
+_LONG = re.compile(r"(?=[\w+/=.-]*\d)(?=[\w+/=.-]*[A-Za-z])[\w+=.-]{16,}")
+_PATH = re.compile(r"(?:[A-Za-z]:\\|~?/)[^\s,;'\"]*")
+_MARK = "\N{HORIZONTAL ELLIPSIS}"
+
+
+def redacted(text: str) -> str:
+    """Return a text without what looks like a key, a token or a path."""
+    for pattern in (_NAMED, _PATH, _LONG):
+        text = pattern.sub(_MARK, text)
+    return text

@@ -7,7 +7,7 @@ from typing import Final
 
 from calibration.readers.findings import Findings
 from calibration.readers.reading import Reading, SourceText
-from calibration.readers.trtllm_bench_run import CONVENTIONS, RUN_MESSAGES, BenchRun, keep_run
+from calibration.readers.trtllm_bench_report import CONVENTIONS, RUN_MESSAGES, BenchRun, keep_run
 
 FORMAT: Final = "trtllm_bench_console"
 

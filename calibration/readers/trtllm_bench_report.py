@@ -1,13 +1,193 @@
 """The report that ``trtllm-bench`` writes: one JSON object for a run."""
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from calibration.readers.findings import Findings
-from calibration.readers.json_objects import json_objects
-from calibration.readers.json_text import at, json_keys, number_at, text_at
-from calibration.readers.reading import Reading, SourceText
-from calibration.readers.trtllm_bench_run import CONVENTIONS, RUN_MESSAGES, BenchRun, keep_run
+from calibration.readers.json_text import at, json_keys, json_objects, number_at, text_at
+from calibration.readers.measured_row import measured_row
+from calibration.readers.model_names import model_name, plain_name
+from calibration.readers.reading import Cell, Reading, Row, SourceText
+from calibration.readers.row_checks import Refusal
+
+# Name of the engine in rows.
+ENGINE: Final = "tensorrt-llm"
+
+# What the numbers of these files mean.
+CONVENTIONS: Final = (
+    "Accept length is the mean over requests of tokens / (decode iterations + 1), bonus token in.",
+    "The token of the prefill counts as a round in it.",
+    "Depth is (mean accept length - 1) / mean acceptance rate, since drafts are depth x rounds here.",
+    "Throughput is that of the whole system and run, output tokens only; never per user or per GPU.",
+    "Step time is the time per output token after the first one, times the accept length.",
+    "Batch size is the mean number of requests in flight.",
+)
+
+RUN_MESSAGES: Final[Mapping[str, str]] = {
+    "baseline_inferred": "no decoding statistics: taken for a run without speculation",
+    "first_token_counted": "the token of the prefill was counted as a round, so the accept length "
+    "is a little low",
+    "length_labelled_rate": "a value above 1 stands under an acceptance rate: it is an accept "
+    "length and was read as one",
+    "mean_of_ratios": "the accept length is a mean over requests, not tokens over rounds: short "
+    "requests weigh as much as long ones",
+    "no_speculation_flags": "the draft length is not in the file and does not follow from it; give "
+    "it yourself where it is needed",
+    "variable_draft_length": "accept length and acceptance rate belong to no whole draft length: "
+    "it varied from round to round",
+}
+
+_TREE_MODES = ("medusa", "lookahead", "explicit", "redrafter")  # draft length counts tree nodes
+_MOST_STEPS = 1024
+_WHOLE = 0.01  # how far a derived depth may be from a whole number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchRun:
+    """The figures of one run; None where the file does not have one."""
+
+    line: int = 1  # where the run begins, 1-based
+    speculated: bool = False  # whether there are decoding statistics
+    mode: str | None = None  # how it drafted, in the engine's words
+    accept_length: float | None = None  # means over requests
+    acceptance_rate: float | None = None
+    drafted_tokens: float | None = None  # mean of a request, [tokens]
+    accepted_tokens: float | None = None
+    accept_length_rounding: float = 0.0  # half a unit of the last digit that is printed
+    acceptance_rate_rounding: float = 0.0
+    labelled_rate: bool = False  # whether the accept length stands under the name of a rate
+    output_tokens_per_s: float | None = None  # of the whole system, [tokens/s]
+    time_per_token_ms: float | None = None  # means over requests, [ms]
+    ttft_ms: float | None = None
+    concurrency: float | None = None  # mean number of requests in flight
+    num_requests: float | None = None  # requests of the run, and tokens of one in the mean
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    model: str | None = None  # as written
+    version: str | None = None
+    dtype: str | None = None
+    quantization: str | None = None
+    gpu: str | None = None
+    tp_size: float | None = None  # ranks of the tensor parallel group and of the whole
+    world_size: float | None = None
+
+    @property
+    def load(self) -> tuple[object, ...] | None:
+        """What the run was asked for, which its baseline shares; None where too little is known."""
+        if self.concurrency is None or self.model is None:
+            return None
+        tokens = (self.num_requests, self.input_tokens, self.output_tokens)
+        system = (self.model, self.dtype, self.quantization, self.tp_size, self.world_size)
+        return (ENGINE, *system, *tokens, round(self.concurrency))
+
+
+def keep_run(findings: Findings, run: BenchRun) -> None:
+    """Add the row of a run and what is odd about it, or say why there is none."""
+    if run.output_tokens_per_s is None and not run.speculated:
+        findings.drop(
+            "malformed", run.line, "neither a throughput nor decoding statistics; is it cut off?"
+        )
+        return
+    if not run.speculated:
+        findings.keep(run.line, _row(run, 1.0, {"num_steps": 0.0}), ["baseline_inferred"])
+        return
+    accept_length, notes = run.accept_length, ["first_token_counted"]
+    if accept_length is None:
+        accept_length = _pooled_accept_length(run)
+    else:
+        notes.append("mean_of_ratios")
+    if accept_length is None:
+        findings.drop(
+            "malformed",
+            run.line,
+            "decoding statistics without an average accept length, which a rate alone does not "
+            "give; is it cut off?",
+        )
+        return
+    if run.labelled_rate:
+        notes.append("length_labelled_rate")
+    depth, varied = _drafts_per_round(run, accept_length)
+    tree = (run.mode or "").casefold().startswith(_TREE_MODES)
+    if varied:
+        notes.append("variable_draft_length")
+    if depth is None or tree:
+        notes.append("no_speculation_flags")
+    findings.keep(run.line, _row(run, accept_length, _depth_cells(depth, tree=tree)), notes)
+
+
+def _row(run: BenchRun, accept_length: float, depth: dict[str, Cell | None]) -> Row | Refusal:
+    """Return the row of a run."""
+    time_ms = run.time_per_token_ms
+    return measured_row(
+        run.line,
+        {
+            **depth,
+            "accept_length": accept_length,
+            "output_tokens_per_s": run.output_tokens_per_s,
+            "step_time_ms": None if time_ms is None else time_ms * accept_length,
+            "ttft_ms": run.ttft_ms,
+            "batch_size": run.concurrency,
+            "context_tokens": run.input_tokens,
+            "output_tokens": run.output_tokens,
+            "engine": ENGINE,
+            "engine_version": plain_name(run.version),
+            "target_model": model_name(run.model),
+            "algorithm": plain_name(run.mode) if run.speculated else None,
+            "dtype": plain_name((run.dtype or "").removeprefix("torch.")),
+            "variant": _variant(run.quantization),
+            "gpu": plain_name(run.gpu),
+            "num_gpus": run.world_size,
+            "tp_size": run.tp_size,
+        },
+        load=run.load,
+        details={"requests": run.num_requests},
+    )
+
+
+def _pooled_accept_length(run: BenchRun) -> float | None:
+    """Return tokens over rounds from the mean counts of a request, None where they do not give it."""
+    if run.output_tokens is None or run.accepted_tokens is None:
+        return None
+    rounds = run.output_tokens - run.accepted_tokens
+    return run.output_tokens / rounds if rounds > 0 else None
+
+
+def _depth_cells(depth: float | None, *, tree: bool) -> dict[str, Cell | None]:
+    """Return the cells of a draft length: of a tree it is the number of its nodes."""
+    if depth is None:
+        return {}
+    return {"num_draft_tokens": depth + 1} if tree else {"num_steps": depth, "topk": 1.0}
+
+
+def _drafts_per_round(run: BenchRun, accept_length: float) -> tuple[float | None, bool]:
+    """Return the one draft length that the means allow, and whether they allow none at all."""
+    rate, accepted = run.acceptance_rate, accept_length - 1
+    rounds = (run.output_tokens or 0.0) - (run.accepted_tokens or 0.0)
+    if rate is not None and 0 < rate <= 1 and accepted > 0:
+        lowest_rate = rate - run.acceptance_rate_rounding
+        low = (accepted - run.accept_length_rounding) / (rate + run.acceptance_rate_rounding)
+        high = (
+            (accepted + run.accept_length_rounding) / lowest_rate if lowest_rate > 0 else math.inf
+        )
+    elif rate is None and run.drafted_tokens and run.accepted_tokens is not None and rounds > 0:
+        low = high = run.drafted_tokens / rounds
+    else:
+        return None, False
+    if not 0 < high < _MOST_STEPS:
+        return None, False
+    first, last = math.ceil(low - _WHOLE), math.floor(high + _WHOLE)
+    if first > last:
+        return None, True
+    return (float(first), False) if first == last and first > 0 else (None, False)
+
+
+def _variant(quantization: str | None) -> str | None:
+    """Return the quantisation as a word, None where there is none."""
+    word = plain_name(quantization)
+    return None if word is None or word.casefold() == "none" else word
+
 
 FORMAT: Final = "trtllm_bench_report"
 

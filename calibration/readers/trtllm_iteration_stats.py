@@ -8,8 +8,7 @@ from statistics import median
 from typing import Any, Final
 
 from calibration.readers.findings import Findings
-from calibration.readers.json_objects import json_objects
-from calibration.readers.json_text import JsonRecord, json_keys, number_at
+from calibration.readers.json_text import JsonRecord, json_keys, json_objects, number_at
 from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell, Reading, Row, SourceText
 from calibration.readers.row_checks import Refusal

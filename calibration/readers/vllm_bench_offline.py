@@ -3,8 +3,7 @@
 from typing import Final
 
 from calibration.readers.findings import Findings
-from calibration.readers.json_objects import json_objects
-from calibration.readers.json_text import json_keys
+from calibration.readers.json_text import json_keys, json_objects
 from calibration.readers.reading import Reading, SourceText
 from specmodel.errors import FormatError
 

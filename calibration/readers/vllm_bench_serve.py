@@ -4,14 +4,18 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from calibration.readers.chain_acceptance import ChainAcceptance, chain_acceptance
-from calibration.readers.chunk_tokens import SEVERAL_TOKENS, tokens_per_chunk
-from calibration.readers.draft_counts import ACCEPTANCE_MESSAGES
+from calibration.readers.acceptance_counts import (
+    ACCEPTANCE_MESSAGES,
+    SEVERAL_TOKENS,
+    ChainAcceptance,
+    chain_acceptance,
+    tokens_per_chunk,
+)
 from calibration.readers.findings import Findings
-from calibration.readers.json_objects import json_objects
 from calibration.readers.json_text import (
     JsonRecord,
     json_keys,
+    json_objects,
     number_at,
     numbers_at,
     positive_at,

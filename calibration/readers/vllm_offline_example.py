@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from calibration.readers.chain_acceptance import chain_acceptance
-from calibration.readers.draft_counts import ACCEPTANCE_MESSAGES
+from calibration.readers.acceptance_counts import ACCEPTANCE_MESSAGES, chain_acceptance
 from calibration.readers.findings import Findings
 from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell, Reading, SourceText
 from calibration.readers.row_checks import Refusal
-from calibration.readers.vllm_banner import ServerSettings, read_banner
-from calibration.readers.vllm_log_line import log_line
+from calibration.readers.vllm_log_line import ServerSettings, log_line, read_banner
 
 FORMAT: Final = "vllm_offline_example"
 

@@ -4,28 +4,26 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from calibration.readers.counter_windows import (
-    Moment,
-    SeriesKey,
-    Window,
-    of_series,
-    windows_of_models,
-)
-from calibration.readers.draft_counts import (
+from calibration.readers.acceptance_counts import (
     ACCEPTANCE_MESSAGES,
     accuracy_notes,
     draft_counts,
 )
-from calibration.readers.exposition import (
-    Sample,
-    Scrape,
-    is_exposition,
-    latest_time,
-    read_exposition,
-)
 from calibration.readers.findings import Findings
 from calibration.readers.measured_row import measured_row
 from calibration.readers.model_names import model_name
+from calibration.readers.prometheus_text import (
+    Moment,
+    Sample,
+    Scrape,
+    SeriesKey,
+    Window,
+    is_exposition,
+    latest_time,
+    of_series,
+    read_exposition,
+    windows_of_models,
+)
 from calibration.readers.reading import Reading, SourceText
 from calibration.readers.row_checks import Refusal
 

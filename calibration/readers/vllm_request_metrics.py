@@ -4,11 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from calibration.readers.accept_histogram import MOST_STEPS, AcceptHistogram, pooled
-from calibration.readers.draft_counts import ACCEPTANCE_MESSAGES, accuracy_notes
+from calibration.readers.acceptance_counts import (
+    ACCEPTANCE_MESSAGES,
+    MOST_STEPS,
+    AcceptHistogram,
+    accuracy_notes,
+    pooled,
+)
 from calibration.readers.findings import Findings
-from calibration.readers.json_objects import json_objects
-from calibration.readers.json_text import at, json_keys, number_at, numbers_at, text_at
+from calibration.readers.json_text import (
+    at,
+    json_keys,
+    json_objects,
+    number_at,
+    numbers_at,
+    text_at,
+)
 from calibration.readers.measured_row import measured_row
 from calibration.readers.model_names import model_name
 from calibration.readers.reading import Cell, Reading, Row, SourceText

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from calibration.readers.json_objects import MALFORMED_JSON
-from calibration.readers.json_text import json_value
+from calibration.readers.json_text import MALFORMED_JSON, json_value
 from calibration.readers.reading import Reading, SourceText
 from specmodel.errors import FormatError, ParameterError
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibration.readers.accept_histogram import MOST_STEPS, AcceptHistogram, pooled
+from calibration.readers.acceptance_counts import MOST_STEPS, AcceptHistogram, pooled
 from specmodel.errors import ParameterError
 
 ROUNDS = st.lists(st.integers(0, 7), min_size=1, max_size=60)

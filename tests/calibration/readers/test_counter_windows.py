@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from calibration.readers.counter_windows import Moment, SeriesKey, windows
+from calibration.readers.prometheus_text import Moment, SeriesKey, windows
 
 
 def moment(

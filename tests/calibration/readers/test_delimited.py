@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibration.readers.delimited import Table, split_table
+from calibration.readers.text_tables import Table, split_table
 
 
 def split(text: str, known: tuple[str, ...] = ("tau", "tok/s", "k")) -> Table:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibration.readers.dspark_table import DsparkTable, Probes
+from calibration.readers.sglang_dspark_cost_table import DsparkTable, Probes
 from specmodel.errors import ParameterError
 
 THETA = Probes(at=(2.0, 8.0, 32.0), times_s=(0.001, 0.004, 0.02))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from calibration.readers.exposition import (
+from calibration.readers.prometheus_text import (
     Exposition,
     Sample,
     in_order,

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from calibration.readers.findings import Findings
-from calibration.readers.json_objects import json_objects
-from calibration.readers.json_text import JsonRecord
+from calibration.readers.json_text import JsonRecord, json_objects
 from calibration.readers.reading import Row, SourceText
 from specmodel.errors import FormatError
 

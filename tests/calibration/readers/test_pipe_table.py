@@ -1,6 +1,6 @@
 """Tables drawn with bars."""
 
-from calibration.readers.pipe_table import Headings, has_table, pipe_rows
+from calibration.readers.text_tables import Headings, has_table, pipe_rows
 
 
 def has_speed(headings: Headings) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from calibration.readers import READERS, Reading, Row, SourceText, points_csv, read_file
+from calibration.readers import READERS, Reading, Row, SourceText, points_csv, recognise_file
 from specmodel.errors import FormatError
 from tests.extent import extent
 
@@ -257,7 +257,7 @@ def test_every_reader_has_a_format_of_its_own() -> None:
 )
 def test_bad_files_are_refused_with_one_clear_line(name: str, code: str, said: str) -> None:
     with pytest.raises(FormatError) as error:
-        read_file(BAD / name)
+        recognise_file(BAD / name).read()
     assert error.value.code == code
     assert said in str(error.value)
     assert name in str(error.value)
@@ -275,6 +275,6 @@ def test_bad_files_are_refused_with_one_clear_line(name: str, code: str, said: s
 def test_bad_rows_do_not_cost_the_good_ones(
     name: str, kept: list[int], dropped: dict[str, int]
 ) -> None:
-    reading = read_file(BAD / name)
+    reading = recognise_file(BAD / name).read()
     assert [row.line for row in reading.rows] == kept
     assert Counter(row.code for row in reading.dropped) == Counter(dropped)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from calibration.readers.scopes import SCOPES, scope_of
+from calibration.readers.columns import SCOPES, scope_of
 
 
 @pytest.mark.parametrize("scope", SCOPES)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from calibration.readers.sglang_launch import pinned_accept_length, server_arguments
+from calibration.readers.sglang_server_log import pinned_accept_length, server_arguments
 
 
 def test_values_are_told_apart_whatever_they_contain() -> None:

@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 
-from calibration.readers.sglang_line_layout import MASK, LineKind, line_layout
-from calibration.readers.sglang_line_scan import BatchLines, LineScanner
+from calibration.readers.sglang_log_lines import (
+    MASK,
+    BatchLines,
+    LineKind,
+    LineScanner,
+    line_layout,
+)
 from tests.calibration.readers.sglang_log_generator import LogPlan, generate_log
 
 LINE = (

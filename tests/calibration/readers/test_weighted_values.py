@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from calibration.readers.weighted_values import WeightedValues
+from calibration.readers.sglang_decode_pool import WeightedValues
 
 CHANCE = np.random.default_rng(3)
 

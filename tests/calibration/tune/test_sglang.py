@@ -14,8 +14,8 @@ import pytest
 from calibration.fitting import fit
 from calibration.packaged import packaged_table
 from calibration.readers import sglang_dspark_cost_table
-from calibration.readers.dspark_table import DsparkTable
 from calibration.readers.reading import SourceText
+from calibration.readers.sglang_dspark_cost_table import DsparkTable
 from calibration.tune.depth_by_batch import DepthSchedule, depth_schedule
 from calibration.tune.sglang import (
     GROWTH_PER_PROBE,

@@ -1,4 +1,4 @@
-"""Decode lines of one stream, batch size and graph flag pooled: medians in bounded memory."""
+"""Decode lines of an SGLang server: which are steady, and their medians in bounded memory."""
 
 import math
 from collections import defaultdict
@@ -9,7 +9,141 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.readers.weighted_values import WeightedValues
+from calibration.readers.sglang_log_lines import BatchLines, LineKind
+from specmodel.units import MILLI
+
+_MANTISSA_BITS = 36
+_EXPONENT_BITS = 7
+_VALUE_BITS = _MANTISSA_BITS + _EXPONENT_BITS
+_DROPPED_BITS = 52 - _MANTISSA_BITS
+_LEAST, _MOST = 2.0**-60, 2.0**60
+_EXPONENT_ZERO = (1023 - 64) << _MANTISSA_BITS
+
+# Above how many different values of a cell they are rounded, and to how many binary digits.
+_STAGES = (
+    *((32768, 17), (8192, 17), (4096, 16), (2048, 15), (512, 13), (64, 11), (8, 9)),
+    *((0, 7), (0, 5), (0, 3), (0, 1)),
+)
+
+
+class WeightedValues:
+    """Positive numbers, sorted into cells, with how often each occurred.
+
+    Cells are numbered from 0 to 2^20 - 1. A cell is exact (to 11 digits) up to 32768 different
+    values; beyond it they are rounded to 4e-6 of their size, and step by step more coarsely when
+    all cells together hold too many: 50 cells that each spread over 15 % stay within 8e-6.
+    """
+
+    def __init__(self, most: int = 3 << 18) -> None:
+        self._most = most
+        self._codes = np.zeros(0, dtype=np.int64)
+        self._counts = np.zeros(0, dtype=np.int32)
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def add(self, cells: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+        """Add values, each to its cell."""
+        codes = np.sort((cells << _VALUE_BITS) | _value_codes(values))
+        codes, counts = _merged(codes, np.ones(len(codes), dtype=np.int32))
+        places = np.searchsorted(self._codes, codes)
+        known = places < len(self._codes)
+        known[known] = self._codes[places[known]] == codes[known]
+        self._counts[places[known]] += counts[known]
+        self._codes = np.insert(self._codes, places[~known], codes[~known])
+        self._counts = np.insert(self._counts, places[~known], counts[~known])
+        self._round_off()
+
+    def count(self, cells: list[int]) -> int:
+        """Return how many values some cells hold."""
+        return int(sum(self._counts[part].sum() for part in map(self._part, cells)))
+
+    def median(self, cells: list[int]) -> float | None:
+        """Return the median of the values in some cells, None where there are none.
+
+        Of an even number it is the mean of the middle two.
+        """
+        return self._middle(cells, 2)
+
+    def lower_quartile(self, cells: list[int]) -> float | None:
+        """Return the value that a quarter of the values lie below, None where there are none."""
+        return self._middle(cells, 4)
+
+    def _middle(self, cells: list[int], share: int) -> float | None:
+        """Return the value at a share of the way up; the mean of two at half the way."""
+        parts = [self._part(cell) for cell in cells]
+        codes = np.concatenate([self._codes[part] for part in parts] or [self._codes[:0]])
+        counts = np.concatenate([self._counts[part] for part in parts] or [self._counts[:0]])
+        if not len(codes):
+            return None
+        values = _values(codes)
+        order = np.argsort(values, kind="stable")
+        below = np.cumsum(counts[order], dtype=np.int64)
+        total = int(below[-1])
+        low = values[order[np.searchsorted(below, (total - 1) // share, side="right")]]
+        if share != 2:
+            return _as_written(low)
+        high = values[order[np.searchsorted(below, total // 2, side="right")]]
+        return _as_written((low + high) / 2)
+
+    def _part(self, cell: int) -> slice:
+        """Return where the values of a cell stand."""
+        edges = np.array([cell << _VALUE_BITS, (cell + 1) << _VALUE_BITS], dtype=np.uint64)
+        low, high = np.searchsorted(self._codes.view(np.uint64), edges)
+        return slice(int(low), int(high))
+
+    def _round_off(self) -> None:
+        """Round values until no cell and not the whole is too large."""
+        for stage, (most, binary_digits) in enumerate(_STAGES):
+            if stage and len(self._codes) <= self._most:
+                return
+            edges = self._edges()
+            sizes = np.diff(edges)
+            if sizes.max(initial=0) <= most:
+                continue
+            half = 1 << (_MANTISSA_BITS - binary_digits - 1)
+            for cell in np.flatnonzero(sizes > most).tolist():
+                part = self._codes[edges[cell] : edges[cell + 1]]
+                part += half
+                part &= ~(2 * half - 1)
+            self._codes, self._counts = _merged(self._codes, self._counts)
+
+    def _edges(self) -> NDArray[np.int64]:
+        """Return where each cell begins, and where the last one ends."""
+        most = int(self._codes[-1] >> _VALUE_BITS) if len(self._codes) else -1
+        inner = np.searchsorted(self._codes, np.arange(1, most + 1) << _VALUE_BITS)
+        return np.concatenate(([0], inner, [len(self._codes)]))
+
+
+def _value_codes(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return whole numbers in the order of the values: their exponents and first binary digits."""
+    bits = np.clip(values, _LEAST, _MOST).view(np.int64)
+    rounded: NDArray[np.int64] = (bits + (1 << (_DROPPED_BITS - 1))) >> _DROPPED_BITS
+    return rounded - _EXPONENT_ZERO
+
+
+def _values(codes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the values that codes stand for, whatever their cell."""
+    inside = (codes & ((1 << _VALUE_BITS) - 1)) + _EXPONENT_ZERO
+    return (inside << _DROPPED_BITS).view(np.float64)
+
+
+def _as_written(value: np.float64) -> float:
+    """Return a value with the digits that its code holds, so that 2.54 comes back as 2.54."""
+    return float(f"{value:.11g}")
+
+
+def _merged(
+    codes: NDArray[np.int64], counts: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return sorted codes without repetitions, and how often each occurred."""
+    if not len(codes):
+        return codes, counts
+    new = np.ones(len(codes), dtype=np.bool_)
+    np.not_equal(codes[1:], codes[:-1], out=new[1:])
+    starts = np.flatnonzero(new)
+    return codes[starts], np.add.reduceat(counts, starts, dtype=np.int32)
+
 
 # A round time this many powers of two above that of the usual one is a gap: 4 to 8 times it.
 GAP_OCTAVES: Final = 3
@@ -301,3 +435,109 @@ def _most_octave(batch: int, known: Mapping[int, int]) -> int:
 def _num_lines(cells: list[_Cell]) -> int:
     """Return how many lines some cells hold."""
     return sum(cell.lines for cell in cells)
+
+
+# Why a decode line is left out; the first that holds is counted.
+REASONS: Final = (
+    *("truncated_line", "duplicate_rank", "idle", "warmup", "prefill_mixed", "batch_changed"),
+    *("accept_length_out_of_range", "missing_accept_length", "too_many_groups"),
+)
+
+
+@dataclass(slots=True)
+class DropCounts:
+    """How many lines were left out, by reason, and the first of each."""
+
+    _counts: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, reason: str, count: int, first_line: int) -> None:
+        """Count lines."""
+        if count:
+            before, first = self._counts.get(reason, (0, first_line))
+            self._counts[reason] = (before + count, min(first, first_line))
+
+    def of(self, reason: str) -> tuple[int, int]:
+        """Return the number of lines and the first one."""
+        return self._counts.get(reason, (0, 0))
+
+    def merge(self, other: "DropCounts") -> None:
+        """Add the counts of another."""
+        for reason in REASONS:
+            self.add(reason, *other.of(reason))
+
+
+@dataclass(slots=True)
+class RankStream:
+    """The decode lines of one rank of one server, in their order."""
+
+    number: int  # of the stream, as in `DecodePool.add`
+    label: str  # of the rank, as in the log
+    drops: DropCounts = field(init=False, default_factory=DropCounts)
+    complete: int = field(init=False, default=0)
+    first_line: int = field(init=False, default=0)
+    least_cap_length: float = field(init=False, default=np.inf)
+    eras: list[int] = field(init=False, default_factory=list)
+    _running: float = field(init=False, default=-1.0)
+    _after_prefill: bool = field(init=False, default=False)
+
+    def steady(self, lines: BatchLines) -> DecodeLines | None:
+        """Return the lines that tell the time of a round, counting the others."""
+        prefill = lines.kind == LineKind.PREFILL
+        after_prefill = np.concatenate(([self._after_prefill], prefill[:-1]))
+        self._after_prefill = bool(prefill[-1])
+        cut = np.flatnonzero(lines.kind == LineKind.CUT)
+        if len(cut):
+            self.drops.add("truncated_line", len(cut), int(lines.line[cut[0]]))
+        chosen = np.flatnonzero(lines.kind == LineKind.DECODE)
+        if not len(chosen):
+            return None
+        decode, after_prefill = lines.take(chosen), after_prefill[chosen]
+        before = np.concatenate(([self._running], decode.running[:-1]))
+        first = np.zeros(len(chosen), dtype=np.bool_)
+        first[0] = self.complete == 0
+        idle = (decode.running == 0) | (decode.throughput == 0)
+        impossible = decode.speculative & (decode.accept_length < 1)
+        reasons: dict[str, NDArray[np.bool_]] = {
+            "idle": idle,
+            "warmup": first,
+            "prefill_mixed": after_prefill,
+            "batch_changed": decode.running != before,
+            "accept_length_out_of_range": impossible,
+        }
+        self._note(decode, ~idle)
+        left = np.ones(len(chosen), dtype=np.bool_)
+        for reason, holds in reasons.items():
+            dropped = np.flatnonzero(left & holds)
+            if len(dropped):
+                self.drops.add(reason, len(dropped), int(decode.line[dropped[0]]))
+                left[dropped] = False
+        kept = np.flatnonzero(left)
+        return _measured(decode.take(kept)) if len(kept) else None
+
+    def _note(self, decode: BatchLines, busy: NDArray[np.bool_]) -> None:
+        """Remember what the lines after these need, and what is said of all of them."""
+        if not self.complete:
+            self.first_line = int(decode.line[0])
+        self.complete += len(decode.line)
+        self._running = float(decode.running[-1])
+        eras = decode.era[busy]
+        if len(eras):
+            self.eras += [era for era in np.unique(eras).tolist() if era not in self.eras]
+        capped = busy & (decode.cap_length > 0)
+        if capped.any():
+            least = float(decode.cap_length[capped].min())
+            self.least_cap_length = min(self.least_cap_length, least)
+
+
+def _measured(decode: BatchLines) -> DecodeLines:
+    """Return what each line measures: `running` requests, each `accept_length` tokens a round."""
+    accept_length = np.where(decode.speculative, decode.accept_length, 1.0)
+    return DecodeLines(
+        line=decode.line,
+        batch=decode.running.astype(np.int64),
+        graph=decode.graph,
+        speculative=decode.speculative,
+        accept_length=accept_length,
+        round_time_ms=decode.running * accept_length / decode.throughput / MILLI,
+        context_tokens=decode.tokens / decode.running,
+    )
