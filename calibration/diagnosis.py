@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from calibration.physical.explanation import Explanation
+from calibration.physical.explain import Explanation
 from calibration.physical.scenario import Scenario
 from specmodel.calibration import Calibration, Observation
 from specmodel.posterior import Posterior

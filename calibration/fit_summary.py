@@ -10,8 +10,8 @@ from calibration.identifiability import Untold, constants_in_play, untold_consta
 from calibration.next_measurement import next_measurements
 from calibration.notes import Note
 from calibration.packaged import PackagedTable
-from calibration.physical.explanation import Explanation, doubt_of_rig, explain
-from calibration.physical.rig_of_points import AskedRig, with_named_rig
+from calibration.physical.explain import Explanation, doubt_of_rig, explain
+from calibration.physical.from_points import AskedRig, with_named_rig
 from calibration.physical.scenario import doubts_of_all_reduce
 from calibration.points import read_points
 from calibration.questions import workload_of

@@ -10,10 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from calibration.map_fit import MapFit, fit_rows
-from calibration.physical.factor_fit import fit_physical
-from calibration.physical.measured_times import measured_times
-from calibration.physical.rig_of_points import AskedRig, rig_of_points, with_named_rig
-from calibration.physical.scenario_record import scenario_to_record
+from calibration.physical.fit import fit_physical, measured_times
+from calibration.physical.from_points import AskedRig, rig_of_points, with_named_rig
+from calibration.physical.scenario import scenario_to_record
 from calibration.points import format_points, read_points
 from calibration.soundness import (
     BASELINE_SET_ASIDE,

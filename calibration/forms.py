@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from calibration.arrival_question import AskedArrival, ServerTimes
-    from calibration.physical.rig_prediction import ChangedRig
+    from calibration.physical.prediction import ChangedRig
     from specmodel.optimum import DepthChoice
 
 NUM_DRAWS = 4000
@@ -119,7 +119,7 @@ def form_of(calibration: Calibration, changes: "Sequence[tuple[str, str]]") -> F
     """
     if not changes:
         return RelativeForm(calibration)
-    from calibration.physical.rig_prediction import changed_rig
+    from calibration.physical.prediction import changed_rig
 
     return RigForm(calibration, changed_rig(calibration, changes))
 
@@ -150,7 +150,7 @@ def form_over_batches(calibration: Calibration, changes: "Sequence[tuple[str, st
         return form_of(calibration, changes)
     if calibration.physical is None:
         raise needs_batches(calibration)
-    from calibration.physical.rig_prediction import changed_rig
+    from calibration.physical.prediction import changed_rig
 
     return RigForm(calibration, changed_rig(calibration, ()))
 
@@ -267,7 +267,7 @@ class RigForm:
 
     def at_loads(self, asked: AskedConfiguration) -> AskedConfiguration:
         """Return what was asked, with loads among the changes filled in."""
-        from calibration.physical.rig_prediction import (
+        from calibration.physical.prediction import (
             with_load_changes,
         )
 
@@ -275,7 +275,7 @@ class RigForm:
 
     def predict(self, questions: list[Question]) -> tuple[Prediction, ...]:
         """Return predictions on the changed rig."""
-        from calibration.physical.rig_prediction import (
+        from calibration.physical.prediction import (
             rig_predictions,
         )
 
@@ -284,7 +284,7 @@ class RigForm:
     def notes_on(self, prediction: Prediction, *, accept_known: bool) -> tuple[Note, ...]:
         """Return what to know of what was measured; the relative form's remarks are not meant."""
         del accept_known
-        from calibration.physical.rig_prediction import allreduce_remarks, draft_remarks
+        from calibration.physical.prediction import allreduce_remarks, draft_remarks
 
         question = prediction.question
         return (
@@ -302,7 +302,7 @@ class RigForm:
         """Return the best of the depths and of no speculation."""
         import numpy as np
 
-        from calibration.physical.rig_draws import speedup_draws
+        from calibration.physical.prediction import speedup_draws
         from specmodel.optimum import choose_among
 
         rng = np.random.default_rng(_SEED)
@@ -322,13 +322,13 @@ class RigForm:
         rng: "np.random.Generator",
     ) -> "ServerTimes":
         """Return steps and rounds of a server at every batch that the memory of its rig holds."""
-        from calibration.physical.rig_server import rig_server_times
+        from calibration.physical.prediction import rig_server_times
 
         return rig_server_times(self._rig, question, asked, accept_length, rng)
 
     def rig_answer(self, changed: Prediction, base: Question | None) -> RigAnswer | None:
         """Return what the changes do, over the rig as it is where a question asks for that."""
-        from calibration.physical.rig_prediction import (
+        from calibration.physical.prediction import (
             rig_predictions,
             speedup_ratio,
         )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from calibration.allreduce.collective_runs import MOST_RANKS
+from calibration.allreduce.runs import MOST_RANKS
 from calibration.commands.option_values import picture
 from calibration.commands.output_files import check_outputs
 from calibration.questions import UsageError
@@ -66,11 +66,11 @@ def fit_command(
     if not logs:
         raise UsageError("the output of all_reduce_perf", "nothing to read")
     check_outputs([output, plot], list(logs))
-    from calibration.allreduce.allreduce_file import (
+    from calibration.allreduce.curves import measure_all_reduces
+    from calibration.allreduce.fitting import (
         all_reduce_json,
         save_all_reduces,
     )
-    from calibration.allreduce.measuring import measure_all_reduces
     from calibration.report.allreduce_text import (
         all_reduces_text,
         tokens_beyond,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from calibration.physical.draft_choice import DraftChoice
-    from calibration.physical.rig_of_points import AskedRig
+    from calibration.physical.draft import DraftChoice
+    from calibration.physical.from_points import AskedRig
     from specmodel.cost.allreduce_curve import AllReduceCurve
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -93,7 +93,7 @@ def asked_rig(
     FormatError
         If the measured all-reduces cannot be read, or are of another number of GPUs.
     """
-    from calibration.physical.rig_of_points import AskedRig
+    from calibration.physical.from_points import AskedRig
 
     return AskedRig(
         model=model,
@@ -112,8 +112,7 @@ def _draft_choice(kind: str | None, drafter: Path | None) -> "DraftChoice | None
     """What the options say of the draft model; None where they say nothing."""
     if kind is None and drafter is None:
         return None
-    from calibration.physical.draft_choice import DraftChoice
-    from calibration.physical.measured_draft import read_measured_draft
+    from calibration.physical.draft import DraftChoice, read_measured_draft
 
     # a record is of one GPU, so the draft model is whole on each
     return DraftChoice(
@@ -131,7 +130,7 @@ def measured_curves(path: Path, num_gpus: int | None) -> "tuple[tuple[int, AllRe
     FormatError
         If the file cannot be read, or has no curve of so many GPUs.
     """
-    from calibration.allreduce.allreduce_file import load_all_reduces
+    from calibration.allreduce.fitting import load_all_reduces
     from specmodel.errors import FormatError
 
     found = tuple((one.fit.num_ranks, one.fit.curve) for one in load_all_reduces(path))

@@ -117,10 +117,9 @@ def command(
 
 def _named(rig: dict[str, Any], asked: AskedConfiguration, accept: float | None) -> "Scenario":
     """A rig from names, at the load that was asked for."""
-    from calibration.model_config import named_model
-    from calibration.physical.assumed_rig import card_link, edition_of
-    from calibration.physical.draft_choice import DraftChoice
-    from calibration.physical.scenario import KV_BYTES, Scenario
+    from calibration.physical.draft import DraftChoice
+    from calibration.physical.from_points import named_model
+    from calibration.physical.scenario import KV_BYTES, Scenario, card_link, edition_of
 
     given = asked_rig(**rig)
     for option, value in (
@@ -157,7 +156,7 @@ def _calibrated(
     path: Path | None, asked: AskedConfiguration, accept: float | None
 ) -> "tuple[Scenario, PhysicalFit]":
     """The rig of a calibration at one of its configurations, with its fit."""
-    from calibration.physical.rig_prediction import calibrated_scenario
+    from calibration.physical.prediction import calibrated_scenario
 
     known, _ = chosen_calibration(path)
     if not known.num_points:

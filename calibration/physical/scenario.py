@@ -1,22 +1,103 @@
 """A rig, its load and an accept length: what a physical price is asked for."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
-from typing import Final, final
+from typing import Any, Final, NamedTuple, final
 
-from calibration.physical.assumed_rig import link_class
-from calibration.physical.draft_choice import DraftChoice
+import numpy as np
+
+from calibration.physical.draft import DraftChoice, measured_draft_from
 from specmodel.architecture import ModelShape, stated_weights
+from specmodel.architecture.shape_record import shape_from_record, shape_to_record
 from specmodel.cost.allreduce_curve import AllReduceCurve
 from specmodel.cost.allreduce_doubts import curve_doubts, outside_doubt
 from specmodel.cost.graph_capture import GraphCapture
 from specmodel.cost.round_inputs import SCHEDULES, Engine, Schedule
+from specmodel.cost.round_terms import UNKNOWN_DEPTH_NUM_STEPS
 from specmodel.cost.typical_rates import STEP_HOST_S
-from specmodel.errors import ParameterError
-from specmodel.hardware import gpu
+from specmodel.errors import FormatError, ParameterError
+from specmodel.hardware import gpu, gpus
 from specmodel.question import Configuration, longest_accept_length
+from specmodel.record_types import check_types
 from specmodel.rig import Rig
+from specmodel.rig.served_model import link_prior
+
+
+def link_class(name: str) -> str:
+    """Class of the all-reduce prior of a link.
+
+    As `specmodel.rig.served_model`.
+    """
+    return link_prior(name, 2).interconnect
+
+
+def card_link(name: str) -> str:
+    """Link that servers of a card usually have.
+
+    A judgement: NVLink with switches from 900 GB/s, and on SXM cards from 600 GB/s; else PCIe.
+    """
+    card = gpu(name)
+    rate = card.nvlink_bytes_per_s or 0.0
+    generation = card.pcie_generation or 4
+    for least, link in ((1.8e12, "nvlink5"), (9e11, "nvlink4")):
+        if rate >= least:
+            return link
+    if rate >= 6e11 and "SXM" in card.name:
+        return "nvlink3"
+    return f"pcie{min(max(generation, 3), 5)}"
+
+
+def edition_of(name: str) -> tuple[str, str]:
+    """Card of the catalogue; where a name leaves the edition open, the fastest one.
+
+    A judgement: editions differ in bandwidth by little.
+    """
+    found = gpu(name)
+    if found.memory_bandwidth_bytes_per_s is not None:
+        return found.name, ""
+    editions = [
+        one
+        for one in gpus().values()
+        if one.name.startswith(found.name) and one.memory_bandwidth_bytes_per_s is not None
+    ]
+    if not editions:
+        return found.name, ""
+    fastest = max(editions, key=lambda one: one.bandwidth_bytes_per_s())
+    return fastest.name, f"{fastest.name}, since {found.name} leaves the edition open"
+
+
+class RoundShape(NamedTuple):
+    """Depth, branches and verified rows of a round; whether nothing tells the depth."""
+
+    num_steps: float
+    topk: float
+    num_draft_tokens: float
+    depth_unknown: bool
+
+
+def round_shape(
+    num_steps: float | None, topk: float | None, num_draft_tokens: float | None
+) -> RoundShape:
+    """Shape of a round, completed where it is not stated.
+
+    .. math:: k = n - 1
+    """
+    depth, branches, rows = (
+        np.nan if value is None else float(value) for value in (num_steps, topk, num_draft_tokens)
+    )
+    tree = branches > 1
+    unknown = np.isnan(depth) and (tree or not rows > 1)
+    if np.isnan(depth):
+        depth = UNKNOWN_DEPTH_NUM_STEPS if unknown else rows - 1.0
+    stated = not np.isnan(rows) and (tree or not unknown)
+    return RoundShape(
+        num_steps=depth,
+        topk=branches if tree else 1.0,
+        num_draft_tokens=rows if stated else depth + 1.0,
+        depth_unknown=bool(unknown),
+    )
+
 
 KERNELS: Final = ("", "nccl", "engine")
 """All-reduce kernels that can be named; none leaves it to the engine's gate."""
@@ -42,28 +123,7 @@ def captured_to(limit: int) -> GraphCapture:
 
     .. math:: 1, 2, 4, 8, 16, 24, \ldots
 
-    Parameters
-    ----------
-    limit : int
-        Largest captured number of rows, at least 1, [tokens].
-
-    Returns
-    -------
-    GraphCapture
-
-    Raises
-    ------
-    ParameterError
-        If the limit is below 1.
-
-    Notes
-    -----
     A pass over a size between two of them is padded; beyond the limit it runs without a graph.
-
-    Examples
-    --------
-    >>> captured_to(24).sizes
-    (1, 2, 4, 8, 16, 24)
     """
     if limit < 1:
         raise ParameterError("capture_limit", limit, "at least 1")
@@ -75,40 +135,7 @@ def captured_to(limit: int) -> GraphCapture:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A model on its GPUs, a load, and an accept length that is held fixed.
-
-    Parameters
-    ----------
-    model : ModelShape
-        As released.
-    gpu, interconnect, dtype : str
-        Names; an empty interconnect is none, an empty dtype the release's.
-    tp_size : int
-        GPUs that serve the model together, [-].
-    curves : tuple of (int, AllReduceCurve)
-        Measured all-reduces by number of ranks; one of these goes before the interconnect.
-    kernel : str
-        One of `KERNELS`.
-    kv_bytes_per_value : float
-        2 for bf16, 1 for fp8, [B].
-    context_parallel : int
-        Ranks that share the tokens of a request, [-].
-    draft : DraftChoice
-        What is known of the draft model.
-    schedule : {"sequential", "host", "draft"}
-        What runs beside what, as in `specmodel.cost.round_inputs.Engine`.
-    capture_limit : int or None
-        Rows up to which the target's pass has CUDA graphs, at `CAPTURE_STRIDE`; None where every size
-        has one, [tokens].
-    depth, topk : int
-        Drafted tokens in sequence, branches, [-].
-    num_draft_tokens : int or None
-        Verified rows of a request; None for a chain, [tokens].
-    batch_size, context_tokens : float
-        Running requests, tokens of each, [-], [tokens].
-    accept_length : float
-        Bonus token included, from 1 to `longest`, [tokens].
-    """
+    """A model on its GPUs, a load, and an accept length that is held fixed."""
 
     model: ModelShape
     gpu: str
@@ -225,3 +252,72 @@ def doubts_of_all_reduce(scenarios: Sequence[Scenario]) -> tuple[str, ...]:
     outside = outside_doubt(curve, min(steps), max(rounds))
     doubts = (*curve_doubts(curve), *([outside] if outside else []))
     return tuple(f"measured all-reduce of {ranks} ranks: {doubt}" for doubt in doubts)
+
+
+_PLAIN: Final = (
+    "gpu",
+    "tp_size",
+    "interconnect",
+    "dtype",
+    "kernel",
+    "kv_bytes_per_value",
+    "context_parallel",
+    "schedule",
+    "capture_limit",
+)
+
+
+def scenario_to_record(scenario: Scenario) -> dict[str, Any]:
+    """JSON record of a rig, without its load.
+
+    Sizes in bytes, times in seconds.
+    """
+    return {
+        "model": shape_to_record(scenario.model),
+        **{name: getattr(scenario, name) for name in _PLAIN},
+        "draft": asdict(scenario.draft),
+        "allreduce": [
+            {
+                "num_ranks": ranks,
+                "size_bytes": curve.size_bytes.tolist(),
+                "time_s": curve.time_s.tolist(),
+            }
+            for ranks, curve in scenario.curves
+        ],
+    }
+
+
+def scenario_from_record(record: Mapping[str, Any], *, path: str = "calibration") -> Scenario:
+    """Rig from its JSON record.
+
+    At one request, depth 1 and accept length 1.
+    """
+    try:
+        plain = {name: record[name] for name in _PLAIN}
+        check_types(Scenario, plain)
+        scenario = Scenario(
+            model=shape_from_record(record["model"]),
+            **plain,
+            draft=_draft(record["draft"]),
+            curves=tuple(_curve(one) for one in record["allreduce"]),
+        )
+        scenario.rig()
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        reason = f"no {error}" if type(error) is KeyError else str(error)
+        message = f"its rig cannot be read ({reason}); run `specmodel fit` again"
+        raise FormatError(path, message, code="edited") from None
+    return scenario
+
+
+def _draft(record: Mapping[str, Any]) -> DraftChoice:
+    """The draft model of a record; calibrations from before drafter records lack its times."""
+    times = record.get("times")
+    plain = {name: value for name, value in record.items() if name != "times"}
+    check_types(DraftChoice, plain)
+    return DraftChoice(**plain, times=measured_draft_from(times) if times else None)
+
+
+def _curve(record: Mapping[str, Any]) -> tuple[int, AllReduceCurve]:
+    """Ranks of a measured all-reduce, and its curve."""
+    curve = AllReduceCurve.from_points(record["size_bytes"], record["time_s"])
+    return int(record["num_ranks"]), curve

@@ -8,7 +8,7 @@ from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from calibration.allreduce.allreduce_file import MeasuredAllReduce
+from calibration.allreduce.fitting import MeasuredAllReduce
 from calibration.plots.figure_file import figure_format, save_figure
 from calibration.plots.style import (
     CATEGORIES,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from calibration.allreduce.allreduce_file import MeasuredAllReduce
+from calibration.allreduce.fitting import MeasuredAllReduce
 from calibration.report.layout import labelled, number, percent, table, wrapped
 from specmodel.cost.allreduce_curve import MOST_BEYOND
 from specmodel.cost.allreduce_doubts import size_words

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from calibration.physical.explanation import FACTOR_WORDS, Explanation
+from calibration.physical.explain import FACTOR_WORDS, Explanation
 from calibration.report.prediction_json import estimate_json
 from specmodel.units import GIGA, MILLI
 

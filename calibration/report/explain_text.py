@@ -2,7 +2,7 @@
 
 import math
 
-from calibration.physical.explanation import FACTOR_WORDS, Agreement, Explanation, FactorEstimate
+from calibration.physical.explain import FACTOR_WORDS, Agreement, Explanation, FactorEstimate
 from calibration.report.configuration_words import short_words
 from calibration.report.layout import (
     fits,

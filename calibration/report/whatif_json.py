@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from calibration.physical.priced_scenarios import ScenarioPrice
+from calibration.physical.pricing import ScenarioPrice
 from calibration.physical.whatif import Row, WhatIf
 from calibration.report.prediction_json import estimate_json
 from specmodel.question import Estimate

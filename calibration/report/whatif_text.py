@@ -1,6 +1,6 @@
 """What-if tables as text: the base, where its round goes, and changes by their effect."""
 
-from calibration.physical.priced_scenarios import ScenarioPrice
+from calibration.physical.pricing import ScenarioPrice
 from calibration.physical.whatif import Row, WhatIf
 from calibration.report.layout import (
     interval,

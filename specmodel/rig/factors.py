@@ -42,24 +42,7 @@ def factor_sd(rig: Rig) -> Array:
 
     .. math:: z \sim \mathcal N(0, \operatorname{diag}(\sigma^2))
 
-    Parameters
-    ----------
-    rig : Rig
-        Its link tells the spread of the all-reduce.
-
-    Returns
-    -------
-    numpy.ndarray, shape (f,)
-        In the order of `FACTORS`, [-].
-
-    Notes
-    -----
     On one GPU the factor of the all-reduce has no effect.
-
-    Examples
-    --------
-    >>> float(factor_sd(Rig(target="Qwen3-8B", device="H100"))[0])
-    0.15
     """
     spreads = {**FACTOR_LOG_SD, "allreduce": rig.allreduce_log_sd}
     return np.array([spreads[name] for name in FACTORS])
@@ -70,29 +53,7 @@ def multipliers_of(internal: Array) -> StepMultipliers:
 
     .. math:: m = e^{z},\quad \rho = 1/(1 + e^{-(z + z_0)})
 
-    Parameters
-    ----------
-    internal : numpy.ndarray, shape (d, f)
-        :math:`z` of each draw, in the order of `FACTORS`, [-].
-
-    Returns
-    -------
-    StepMultipliers
-        Arrays of shape (d,).
-
-    Raises
-    ------
-    ParameterError
-        If there is another number of factors.
-
-    Notes
-    -----
     All 0 is the prior median.
-
-    Examples
-    --------
-    >>> multipliers_of(np.zeros((1, len(FACTORS)))).bandwidth.tolist()
-    [1.0]
     """
     values = np.asarray(internal, dtype=np.float64)
     if values.ndim != 2 or values.shape[1] != len(FACTORS):
@@ -105,41 +66,9 @@ def multipliers_of(internal: Array) -> StepMultipliers:
 
 
 def log_times(rig: Rig, loads: Loads, internal: Array) -> tuple[Array, Array]:
-    r"""Logarithms of step and round times under draws of the factors.
+    """Logarithms of step and round times under draws of the factors.
 
-    .. math:: \ln T_1 \ \text{at depth 0},\quad \ln T_r\ \text{elsewhere}
-
-    Parameters
-    ----------
-    rig : Rig
-        What is priced.
-    loads : Loads
-        Of length n.
-    internal : numpy.ndarray, shape (d, f)
-        As in `multipliers_of`, [-].
-
-    Returns
-    -------
-    log_time : numpy.ndarray, shape (d, n)
-        [ln s].
-    target_share : numpy.ndarray, shape (d, n)
-        Share of the target's pass and of the host in the time; 1 at depth 0, [-].
-
-    Raises
-    ------
-    ParameterError
-        If a load is impossible, or rounds are asked of a rig without draft model.
-
-    Notes
-    -----
     `Rig.round_parts`, of which depth 0 is a step.
-
-    Examples
-    --------
-    >>> rig = Rig(target="Llama-3.1-8B", device="H100")
-    >>> times, share = log_times(rig, Loads.of(num_steps=[0, 0], batch_size=[1, 64]), np.zeros((3, 9)))
-    >>> times.shape, float(share.min())
-    ((3, 2), 1.0)
     """
     parts = rig.round_parts(
         loads.num_steps,
@@ -159,32 +88,7 @@ def priced(rig: Rig, loads: Loads, internal: Array) -> Priced:
 
     .. math:: h(z),\quad J = \partial h / \partial z
 
-    Parameters
-    ----------
-    rig, loads : Rig, Loads
-        As in `log_times`.
-    internal : numpy.ndarray, shape (f,)
-        :math:`z`, [-].
-
-    Returns
-    -------
-    Priced
-
-    Raises
-    ------
-    ParameterError
-        As `log_times`.
-
-    Notes
-    -----
     Central differences, all in one call.
-
-    Examples
-    --------
-    >>> rig = Rig(target="Llama-3.1-8B", device="H100")
-    >>> found = priced(rig, Loads.of(num_steps=0), np.zeros(9))
-    >>> bool(found.jacobian[0, FACTORS.index("bandwidth")] < -0.5)
-    True
     """
     count = len(FACTORS)
     moves = _DIFFERENCE * np.eye(count)

@@ -1,10 +1,11 @@
 """A model on some GPUs: what a step and a round take before anything was measured there."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Final, final
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from specmodel.architecture import (
     MemoryFit,
@@ -17,19 +18,139 @@ from specmodel.architecture import (
 )
 from specmodel.architecture.memory import USABLE_SHARE
 from specmodel.cost.allreduce_curve import AllReduceCurve
-from specmodel.cost.allreduce_prior import AllReducePrior
+from specmodel.cost.allreduce_peer_access import vllm_kernel
+from specmodel.cost.allreduce_prior import AllReducePrior, allreduce_prior, prior_classes
 from specmodel.cost.forward_work import DeviceRates, ForwardWork
 from specmodel.cost.physical_round import RoundParts, round_parts
 from specmodel.cost.round_inputs import Drafter, Engine
 from specmodel.cost.step_multipliers import StepMultipliers
 from specmodel.cost.step_time import AllReduce, StepParts
 from specmodel.cost.typical_rates import STEP_HOST_S, typical_rates
-from specmodel.errors import ParameterError
-from specmodel.hardware import Gpu, gpu
-from specmodel.rig.link_prior import link_prior
-from specmodel.rig.row_blocks import draw_columns, priced_in_blocks
+from specmodel.errors import ParameterError, UnknownKeyError
+from specmodel.hardware import Gpu, gpu, interconnect
 from specmodel.rig.shape_work import shape_work
 from specmodel.rig.usual_drafts import DraftPasses
+
+SMALL_MESSAGE_BYTES: Final = 4096
+"""Message at which the gate is asked for the kernel. [B]"""
+
+LINK_CLASSES: Final = (
+    ("InfiniBand", "nodes_infiniband"),
+    ("RoCE", "roce"),
+    ("PCIe 3", "pcie3"),
+    ("PCIe 4", "pcie4"),
+    ("PCIe 5", "pcie5"),
+    ("NVLink 3 + NVSwitch", "nvlink3"),
+    ("NVLink 4 + NVSwitch", "nvlink4"),
+    ("NVLink 5 + NVSwitch", "nvlink5"),
+)
+"""Class of the all-reduce prior by how a name of the catalogue begins."""
+
+
+def link_prior(name: str, num_ranks: int, *, kernel: str = "") -> AllReducePrior:
+    """Prior of the all-reduce over a link of the catalogue.
+
+    The gate takes the engine's kernel on NVLink and on a pair with peer access; patched engines
+    have one-shot kernels on more PCIe cards, which must be asked for. allreduce.md 6.
+    """
+    if not name:
+        allowed = "named for several GPUs without a measured all-reduce"
+        raise ParameterError(
+            "interconnect", "none", allowed, f"one of {', '.join(prior_classes())}"
+        )
+    link = _class(name)
+    gate = vllm_kernel(
+        num_ranks,
+        SMALL_MESSAGE_BYTES,
+        fully_nvlinked=link.startswith("nvlink"),
+        compute_capability=90,
+    )
+    engine = gate != "library" and "engine" in prior_classes().get(link, ())
+    return allreduce_prior(link, num_ranks, kernel=kernel or ("engine" if engine else "nccl"))
+
+
+def _class(name: str) -> str:
+    """Class of the all-reduce prior of a link."""
+    if name in prior_classes():
+        return name
+    try:
+        link = interconnect(name).name
+    except UnknownKeyError:  # what can be priced helps more than the whole catalogue
+        raise UnknownKeyError("interconnect", name, [*prior_classes()]) from None
+    if link.endswith("without peer access"):
+        return "pcie_no_peer_access"
+    found = next((each for begin, each in LINK_CLASSES if link.startswith(begin)), None)
+    if found is None:
+        what = "class of all-reduces for the interconnect"
+        raise UnknownKeyError(what, link, [*prior_classes()])
+    return found
+
+
+Array = NDArray[np.float64]
+
+BLOCK: Final = 65_536
+"""Configurations times draws that are priced at once: half a megabyte an array. [-]"""
+
+
+def draw_columns(multipliers: StepMultipliers) -> StepMultipliers:
+    r"""Draws along a first axis, before the configurations.
+
+    .. math:: (d,) \mapsto (d, 1)
+
+    Numbers stay numbers.
+    """
+    values = {each.name: getattr(multipliers, each.name) for each in fields(multipliers)}
+    if any(np.ndim(value) > 1 for value in values.values()):
+        raise ParameterError("multipliers", "a table", "numbers or draws of shape (d,)")
+    return StepMultipliers(
+        **{name: value[:, None] if np.ndim(value) else value for name, value in values.items()}
+    )
+
+
+def priced_in_blocks(
+    shape: tuple[int, ...], priced: Callable[[slice], RoundParts], *, num_draws: int = 1
+) -> RoundParts:
+    r"""Rounds of every configuration, a block at a time.
+
+    .. math:: T_r = (T_r^{(1)}, T_r^{(2)}, \ldots)
+
+    A block does not know of the others, so their size changes no number.
+    """
+    size = int(np.prod(shape))
+    if not size:
+        raise ParameterError("num_steps", "no configuration", "at least one")
+    pieces = [priced(rows) for rows in _blocks(size, max(1, BLOCK // num_draws))]
+
+    def together(arrays: Iterator[Array]) -> Array:
+        found = [np.atleast_1d(each) for each in arrays]
+        lead = np.broadcast_shapes(*(each.shape[:-1] for each in found))
+        if len(found) == 1:
+            return np.broadcast_to(found[0], (*lead, size)).reshape((*lead, *shape))
+        joined = np.empty((*lead, size))
+        for rows, each in zip(_blocks(size, max(1, BLOCK // num_draws)), found, strict=True):
+            joined[..., rows] = each
+        return joined.reshape((*lead, *shape))
+
+    def steps(parts: list[StepParts]) -> StepParts:
+        return StepParts(
+            **{
+                each.name: together(getattr(part, each.name) for part in parts)
+                for each in fields(StepParts)
+            }
+        )
+
+    return RoundParts(
+        draft=steps([each.draft for each in pieces]),
+        verify=steps([each.verify for each in pieces]),
+        host_s=together(each.host_s for each in pieces),
+    )
+
+
+def _blocks(size: int, length: int) -> Iterator[slice]:
+    """Slices that cover a range."""
+    for first in range(0, size, length):
+        yield slice(first, min(first + length, size))
+
 
 CURVE_LOG_SD: Final = 0.1
 """Spread of an all-reduce in the engine about its measured curve (judgement). [-]"""
@@ -54,54 +175,9 @@ def _typical_engine() -> Engine:
 class Rig:
     """A model, the GPUs that serve it by tensor parallelism, and the engine.
 
-    Parameters
-    ----------
-    target : str or ModelShape
-        Name of a packaged model, or a shape.
-    device : str or Gpu
-        Name of a GPU of the catalogue, or one.
-    tp_size : int
-        GPUs, at least 1, [-].
-    interconnect : str
-        Link between them, of the catalogue or a class of `prior_classes`; needed for several GPUs
-        without a curve.
-    allreduce : AllReduceCurve or None
-        Measured all-reduce of these GPUs, which goes before the prior of `interconnect`.
-    allreduce_kernel : str
-        ``nccl`` or ``engine``; without it what vLLM's gate chooses for a small message.
-    dtype : str or Quantisation
-        Stored weights, as `stated_weights` reads them; those of the first release when empty.
-    kv_bytes_per_value : float
-        2 for bf16, 1 for fp8, [B].
-    context_parallel : int
-        Ranks that share the tokens of a request, at least 1, [-].
-    draft : DraftPasses or Drafter or None
-        Draft model; needed for rounds.
-    draft_tp_size : int or None
-        GPUs that share the draft model; `tp_size` when None, 1 for a replicated one, [-].
-    engine : Engine
-        Host times, schedule, graphs.
-    usable_share : float
-        Part of the memory that the engine may use, in (0, 1], [-].
-
-    Raises
-    ------
-    UnknownKeyError
-        If a name is not known.
-    ParameterError
-        If the weights do not fit, a link is missing, or a value is impossible.
-
-    Notes
-    -----
     Pipeline parallelism, data-parallel attention and mixed GPUs are outside. Rates are those of
     `typical_rates`: a prediction from nothing, whose spread `specmodel.rig.factors.factor_sd` has.
     Requests are not refused for memory; ask `fit`.
-
-    Examples
-    --------
-    >>> rig = Rig(target="Kimi-K2.5", device="RTX PRO 6000 Server", tp_size=8, interconnect="pcie5")
-    >>> round(float(rig.step_time().total_s) * 1e3)
-    12
     """
 
     target: str | ModelShape
@@ -145,31 +221,7 @@ class Rig:
 
         .. math:: w/s + B\,b(C) + a \le u M
 
-        Parameters
-        ----------
-        batch_size : float
-            :math:`B`, at least 0, [-].
-        context_tokens : float
-            :math:`C`, at least 0, [tokens].
-
-        Returns
-        -------
-        MemoryFit
-
-        Raises
-        ------
-        ParameterError
-            If a value is impossible, or the GPU's memory is not known.
-
-        Notes
-        -----
         As `memory_fit`; a draft model needs memory besides.
-
-        Examples
-        --------
-        >>> rig = Rig(target="Qwen3-8B", device="H100")
-        >>> rig.fit(batch_size=4, context_tokens=8192).fits, rig.fit(batch_size=1e5).fits
-        (True, False)
         """
         memory = self.gpu.memory_bytes
         if memory is None:
@@ -190,24 +242,8 @@ class Rig:
 
         .. math:: 0.8\, b,\quad 0.5\, f
 
-        Returns
-        -------
-        DeviceRates
-
-        Raises
-        ------
-        ParameterError
-            If the catalogue has no bandwidth or no 16-bit rate for the GPU.
-
-        Notes
-        -----
         Products run at the rate of the experts' format (of a dense model, its feed-forward
         blocks'), or at 16 bits where the GPU has no such rate.
-
-        Examples
-        --------
-        >>> Rig(target="Qwen3-8B", device="H100", dtype="fp8").rates().flop_per_s / 1e12
-        989.5
         """
         card, weights = self.gpu, self.shape.weights
         stored = weights.routed_experts if self.shape.num_experts else weights.dense_mlp
@@ -219,30 +255,7 @@ class Rig:
 
         .. math:: W, W_e, \kappa(C), F, A
 
-        Parameters
-        ----------
-        context_tokens : array-like
-            :math:`C`, at which windows, sparse attention and states are priced, [tokens].
-
-        Returns
-        -------
-        ForwardWork
-            What depends on the context has its shape.
-
-        Raises
-        ------
-        ParameterError
-            If the context is impossible.
-
-        Notes
-        -----
         Bytes of the cache are a mean per token of this context, at least one token.
-
-        Examples
-        --------
-        >>> rig = Rig(target="Kimi-K2.5", device="RTX PRO 6000 Server", tp_size=8, interconnect="pcie5")
-        >>> rig.forward_work().allreduce_bytes_per_token
-        14336.0
         """
         return shape_work(
             self.shape,
@@ -259,37 +272,11 @@ class Rig:
         *,
         multipliers: StepMultipliers | None = None,
     ) -> StepParts:
-        r"""Time of a step without speculation, with the engine's host time.
+        """Time of a step without speculation, with the engine's host time.
 
         .. math:: T_1(B, C)
 
-        Parameters
-        ----------
-        batch_size, context_tokens : array-like
-            :math:`B \ge 1, C \ge 0`, [-], [tokens].
-        multipliers : StepMultipliers, optional
-            Numbers, or draws of shape (d,).
-
-        Returns
-        -------
-        StepParts
-            Of the broadcast shape; with draws a first axis of d more.
-
-        Raises
-        ------
-        ParameterError
-            If a number is impossible.
-
-        Notes
-        -----
         `specmodel.cost.step_time.step_time` of `forward_work`.
-
-        Examples
-        --------
-        >>> rig = Rig(target="Llama-3.1-8B", device="A100")
-        >>> draws = StepMultipliers(bandwidth=np.array([0.9, 1.0, 1.1]))
-        >>> rig.step_time([1, 8], multipliers=draws).total_s.shape
-        (3, 2)
         """
         parts = self.round_parts(
             0, batch_size=batch_size, context_tokens=context_tokens, multipliers=multipliers
@@ -306,46 +293,9 @@ class Rig:
         *,
         multipliers: StepMultipliers | None = None,
     ) -> RoundParts:
-        r"""Time of a round and where it goes; at depth 0, of a step.
+        """Time of a round and where it goes; at depth 0, of a step.
 
-        .. math:: T_r = T_D + T_V + T_\text{host}
-
-        Parameters
-        ----------
-        num_steps : array-like
-            :math:`k \ge 0`, [tokens].
-        topk : array-like
-            At least 1, [-].
-        num_draft_tokens : array-like, optional
-            Verified rows of a request, root included; ``num_steps + 1`` without it, [tokens].
-        batch_size, context_tokens : array-like
-            :math:`B \ge 1, C \ge 0`, [-], [tokens].
-        multipliers : StepMultipliers, optional
-            Numbers, or draws of shape (d,).
-
-        Returns
-        -------
-        RoundParts
-            Of the broadcast shape; with draws a first axis of d more.
-
-        Raises
-        ------
-        ParameterError
-            If a number is impossible or the draft model is missing.
-
-        Notes
-        -----
         `specmodel.cost.physical_round.round_parts` of `forward_work` at each context.
-
-        Examples
-        --------
-        >>> from specmodel.rig import mtp_passes
-        >>> from specmodel.architecture import preset
-        >>> rig = Rig(target="Qwen3.6-27B", device="RTX 5090", dtype="nvfp4",
-        ...           draft=mtp_passes(preset("Qwen3.6-27B")))
-        >>> times = rig.round_parts([0, 3]).total_s
-        >>> bool(1.2 < times[1] / times[0] < 2.5)
-        True
         """
         rows = np.asarray(num_steps) + 1 if num_draft_tokens is None else num_draft_tokens
         given = (num_steps, topk, rows, batch_size, context_tokens)

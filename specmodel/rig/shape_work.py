@@ -42,40 +42,8 @@ def shape_work(
 
     .. math:: W, W_e, \kappa(C), F, A
 
-    Parameters
-    ----------
-    shape : ModelShape
-        The model with its formats.
-    tp_size : int
-        Ranks of tensor parallelism, at least 1, [-].
-    context_tokens : array-like
-        :math:`C \ge 0`, at which windows, sparse attention and states are priced, [tokens].
-    kv_bytes_per_value : float
-        2 for bf16, 1 for fp8, [B].
-    context_parallel : int
-        Ranks that share the tokens of a request, at least 1, [-].
-
-    Returns
-    -------
-    ForwardWork
-        What depends on the context has its shape.
-
-    Raises
-    ------
-    ParameterError
-        If a number is out of bounds.
-
-    Notes
-    -----
     Bytes of the cache are the mean per token of this context, at least one token, so that states
     and windows are read once per request. allreduce.md 10.
-
-    Examples
-    --------
-    >>> from specmodel.architecture import preset
-    >>> work = shape_work(preset("Llama-3.1-8B"), 2, context_tokens=1000)
-    >>> work.kv_bytes_per_token, work.kv_shards, work.num_allreduces
-    (131072.0, 2.0, 65.5)
     """
     given = np.asarray(context_tokens, dtype=np.float64)
     sound = np.isfinite(given) & (given >= 0)

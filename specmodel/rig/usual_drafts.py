@@ -26,33 +26,7 @@ middle of the gaps, a judgement. [s]"""
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftPasses:
-    """Shapes of the forward passes that draft a round.
-
-    Parameters
-    ----------
-    first : ModelShape
-        The pass over what verification left.
-    later : ModelShape or None
-        Each following pass; as `first` when None.
-    kind : {"sequential", "parallel"}
-        One pass per depth, or one for the whole block.
-    step_host_s : float
-        Host time of a pass, not negative, [s].
-    measured_step_s, measured_extend_s : float, callable or None
-        Known times of a later pass and of the first, which replace the computed ones, as in
-        `specmodel.cost.round_inputs.Drafter`, [s].
-
-    Raises
-    ------
-    ParameterError
-        If the kind is neither.
-
-    Examples
-    --------
-    >>> from specmodel.architecture import preset
-    >>> mtp_passes(preset("DeepSeek-V3")).kind
-    'sequential'
-    """
+    """Shapes of the forward passes that draft a round."""
 
     first: ModelShape
     later: ModelShape | None = None
@@ -67,37 +41,10 @@ class DraftPasses:
 
 
 def mtp_passes(target: ModelShape, *, weights: Quantisation | None = None) -> DraftPasses:
-    r"""Passes of a multi-token-prediction layer of the target.
+    """Passes of a multi-token-prediction layer of the target.
 
-    .. math:: P = P_\text{layer} + 2 h^2 + V h
-
-    Parameters
-    ----------
-    target : ModelShape
-        The model, with :math:`V` tokens of width :math:`h`.
-    weights : Quantisation, optional
-        Formats of the layer; bf16 without it, as four-bit checkpoints mostly leave it (judgement).
-
-    Returns
-    -------
-    DraftPasses
-
-    Raises
-    ------
-    ParameterError
-        If the target has no layer with full attention.
-
-    Notes
-    -----
     The last layer that is not linear, behind a projection of hidden state and embedding, and the
     target's head: the layout of DeepSeek-V3 [model-shapes]_, a judgement for others.
-
-    Examples
-    --------
-    >>> from specmodel.architecture import parameter_counts, preset
-    >>> counts = parameter_counts(mtp_passes(preset("DeepSeek-V3")).first)
-    >>> round((counts.total - counts.embedding - counts.head) / 1e9, 1)
-    11.6
     """
     full = [group for group in target.layers if not isinstance(group.attention, LinearAttention)]
     if not full:
@@ -125,45 +72,11 @@ def eagle3_passes(
     hidden_size: int | None = None,
     head_dim: int = 128,
 ) -> DraftPasses:
-    r"""Passes of an EAGLE-3 head: one dense layer over two states, and a head of its own.
+    """Passes of an EAGLE-3 head: one dense layer over two states, and a head of its own.
 
-    .. math:: P = 2h(n_q + 2 n_{kv}) d + n_q d h + 3 h w + V h,\quad 3 h_t h\ \text{more in the first}
-
-    Parameters
-    ----------
-    target : ModelShape
-        The model, of width :math:`h_t`.
-    mlp_width, vocab_size : int
-        :math:`w, V`, of the head; the vocabulary may be reduced, [-].
-    num_heads, num_kv_heads : int, optional
-        :math:`n_q, n_{kv}`; without them the target's latent attention, [-].
-    hidden_size : int, optional
-        :math:`h`; the target's without it, [-].
-    head_dim : int
-        :math:`d`, [-].
-
-    Returns
-    -------
-    DraftPasses
-
-    Raises
-    ------
-    ParameterError
-        If neither heads are given nor the target has latent attention, or a size is impossible.
-
-    Notes
-    -----
     bf16. A head with its own ``config.json`` is read by `specmodel.architecture.shape_from_config`
     instead. The second input of latent attention is left out: 2 % of Kimi's head. The extra
     projection of three states is read once a round.
-
-    Examples
-    --------
-    >>> from specmodel.architecture import matrix_flop_per_token, preset
-    >>> passes = eagle3_passes(
-    ...     preset("Llama-3.1-8B"), mlp_width=14336, vocab_size=32000, num_heads=32, num_kv_heads=8)
-    >>> round(matrix_flop_per_token(passes.later) / 1e9, 2)
-    0.75
     """
     attention: Attention
     if num_heads is not None and num_kv_heads is not None:

@@ -10,8 +10,8 @@ import pytest
 from click.testing import Result
 
 from calibration import fit
-from calibration.physical.rig_of_points import AskedRig
-from calibration.physical.scenario_changes import KEYS
+from calibration.physical.from_points import AskedRig
+from calibration.physical.whatif import KEYS
 from calibration.report.layout import fits
 from specmodel.calibration import Calibration
 from specmodel.measurement.record_file import save_record

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from calibration.model_config import named_model, read_model_config
+from calibration.physical.from_points import named_model, read_model_config
 from specmodel.errors import FormatError, UnknownKeyError
 
 CONFIGS = Path(__file__).resolve().parents[1] / "fixtures" / "configs"

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pytest
 from click.testing import CliRunner, Result
 
-from calibration.allreduce.allreduce_file import load_all_reduces
+from calibration.allreduce.fitting import load_all_reduces
 from calibration.commands.allreduce import command
 from specmodel.errors import FormatError, SpecModelError
 

@@ -12,18 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibration.allreduce.curated_table import (
+from calibration.allreduce.fitting import AllReduceFit, fit_all_reduce
+from specmodel.cost.allreduce_curve import AllReduceCurve
+from specmodel.cost.allreduce_forms import floor_time_s
+from specmodel.cost.allreduce_prior import QUANTILE_90, allreduce_prior, prior_classes
+from specmodel.sources import sources
+from tests.calibration.allreduce.curated_table import (
     FOLDER,
     MeasuredGroup,
     measured_group,
     measured_groups,
     table_facts,
 )
-from calibration.allreduce.fitting import AllReduceFit, crossover_bytes, fit_all_reduce
-from specmodel.cost.allreduce_curve import AllReduceCurve
-from specmodel.cost.allreduce_forms import floor_time_s
-from specmodel.cost.allreduce_prior import QUANTILE_90, allreduce_prior, prior_classes
-from specmodel.sources import sources
 
 FEWEST_SIZES = 8
 """Groups below it have grids too wide to leave a size out."""
@@ -139,16 +139,6 @@ def test_floors_of_one_machine_lie_on_a_line_in_its_hops(
     hop, base = np.polyfit([2, 6, 14], floors, 1, w=1 / np.array(floors))
     for ranks, floor in zip((2, 4, 8), floors, strict=True):
         assert floor_time_s(ranks, float(base), float(hop)) == pytest.approx(floor, rel=0.03)
-
-
-def test_one_shot_against_nccl_on_four_v100() -> None:
-    one_shot, library = (
-        AllReduceCurve.from_points(group.size_bytes, group.time_s)
-        for group in map(measured_group, ("v100-plx-4-oneshot-n4", "v100-plx-4-nccl-n4"))
-    )
-    size = crossover_bytes(one_shot, library)
-    print(f"\nV100 behind a switch: NCCL is faster from {size / 1000:.0f} KB on")
-    assert 128e3 <= size <= 384e3
 
 
 def test_a_one_shot_kernel_helps_one_token_more_than_eight() -> None:

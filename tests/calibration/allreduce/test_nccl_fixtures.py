@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from calibration.allreduce.nccl_tests import read_collectives
+from calibration.allreduce.reading import read_collectives
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "nccl"
 EXPECTED = sorted(FOLDER.glob("*.expected.json"))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from calibration.allreduce.collective_runs import CollectiveReading, CollectiveRun, Half
-from calibration.allreduce.curve_points import NoCurveError, curve_points
-from calibration.allreduce.nccl_tests import read_collectives
+from calibration.allreduce.curves import NoCurveError, curve_points
+from calibration.allreduce.reading import read_collectives
+from calibration.allreduce.runs import CollectiveReading, CollectiveRun, Half
 from specmodel.errors import FormatError
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "nccl"

@@ -9,12 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from calibration import fit
-from calibration.physical.priced_scenarios import Pricing, interval_sd
-from calibration.physical.rig_of_points import AskedRig
-from calibration.physical.rig_prediction import calibrated_scenario
+from calibration.physical.from_points import AskedRig
+from calibration.physical.prediction import calibrated_scenario
+from calibration.physical.pricing import Pricing, interval_sd
 from calibration.physical.scenario import Scenario
-from calibration.physical.scenario_changes import all_changed
-from calibration.physical.whatif import what_if
+from calibration.physical.whatif import all_changed, what_if
 from calibration.questions import AskedConfiguration
 from specmodel.calibration import Calibration
 from specmodel.physical_fit import PhysicalFit

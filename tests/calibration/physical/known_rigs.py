@@ -9,7 +9,7 @@ from typing import Any
 
 from calibration import fit
 from calibration.packaged import packaged_table
-from calibration.physical.rig_of_points import AskedRig
+from calibration.physical.from_points import AskedRig
 from specmodel.calibration import Calibration
 
 REFERENCE_RIG = AskedRig(model="Kimi-K2.5", gpu="RTX PRO 6000 Server", num_gpus=8)

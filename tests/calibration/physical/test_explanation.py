@@ -10,9 +10,9 @@ import pytest
 
 from calibration import fit
 from calibration.packaged import packaged_tables
-from calibration.physical.explanation import FACTOR_WORDS, Explanation, doubt_of_rig, explain
-from calibration.physical.priced_scenarios import interval_sd
-from calibration.physical.rig_of_points import AskedRig
+from calibration.physical.explain import FACTOR_WORDS, Explanation, doubt_of_rig, explain
+from calibration.physical.from_points import AskedRig
+from calibration.physical.pricing import interval_sd
 from calibration.points import read_points
 from calibration.report.explain_json import explain_json
 from calibration.report.explain_text import explain_text

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from calibration.physical.factor_fit import fit_physical
-from calibration.physical.measured_times import MeasuredTimes
+from calibration.physical.fit import MeasuredTimes, fit_physical
 from specmodel.architecture import preset
 from specmodel.form_error import FormError, Loads, error_covariance
 from specmodel.physical_fit import PhysicalFit

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from calibration.physical.draft_choice import DraftChoice
-from calibration.physical.measured_draft import measured_draft, read_measured_draft
-from calibration.physical.priced_scenarios import Pricing
-from calibration.physical.scenario import Scenario
-from calibration.physical.scenario_record import scenario_from_record, scenario_to_record
+from calibration.physical.draft import DraftChoice, measured_draft, read_measured_draft
+from calibration.physical.pricing import Pricing
+from calibration.physical.scenario import Scenario, scenario_from_record, scenario_to_record
 from specmodel.architecture import preset
 from specmodel.errors import FormatError, ParameterError
 from specmodel.measurement import ExtendTiming, StepTiming, save_record

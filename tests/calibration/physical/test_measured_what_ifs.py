@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibration.physical.rig_of_points import AskedRig
+from calibration.physical.from_points import AskedRig
 from tests.calibration.physical.fitted_rigs import (
     Change,
     Point,

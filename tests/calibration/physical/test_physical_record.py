@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibration.physical.draft_choice import DraftChoice
-from calibration.physical.measured_draft import measured_draft
-from calibration.physical.rig_of_points import AskedRig
-from calibration.physical.rig_prediction import changed_rig, rig_predictions, speedup_ratio
-from calibration.physical.scenario_record import scenario_from_record, scenario_to_record
+from calibration.physical.draft import DraftChoice, measured_draft
+from calibration.physical.from_points import AskedRig
+from calibration.physical.prediction import changed_rig, rig_predictions, speedup_ratio
+from calibration.physical.scenario import scenario_from_record, scenario_to_record
 from specmodel.calibration import Calibration, calibration_to_record
 from specmodel.cost.allreduce_curve import AllReduceCurve
 from specmodel.errors import FitError, FormatError, SpecModelError

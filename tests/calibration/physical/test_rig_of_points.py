@@ -5,11 +5,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from calibration.physical.assumed_rig import edition_of
-from calibration.physical.draft_choice import DraftChoice
-from calibration.physical.rig_of_points import AskedRig, RigFinding, rig_of_points, with_named_rig
-from calibration.physical.round_shape import round_shape
-from calibration.physical.scenario import Scenario
+from calibration.physical.draft import DraftChoice
+from calibration.physical.from_points import AskedRig, RigFinding, rig_of_points, with_named_rig
+from calibration.physical.scenario import Scenario, edition_of, round_shape
 from calibration.points import read_points
 from specmodel.cost.allreduce_curve import AllReduceCurve
 from specmodel.errors import SpecModelError, UnknownKeyError

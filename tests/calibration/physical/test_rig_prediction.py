@@ -6,18 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from calibration.physical.draft_choice import DraftChoice
-from calibration.physical.priced_scenarios import Pricing
-from calibration.physical.rig_draws import speedup_draws
-from calibration.physical.rig_of_points import AskedRig
-from calibration.physical.rig_prediction import (
+from calibration.physical.draft import DraftChoice
+from calibration.physical.from_points import AskedRig
+from calibration.physical.prediction import (
     ChangedRig,
     calibrated_scenario,
     changed_rig,
     rig_predictions,
+    speedup_draws,
     speedup_ratio,
     with_load_changes,
 )
+from calibration.physical.pricing import Pricing
 from calibration.physical.scenario import Scenario
 from calibration.questions import AskedConfiguration, UsageError
 from specmodel.architecture import preset

@@ -7,20 +7,18 @@ from typing import Any
 
 import pytest
 
-from calibration.physical.draft_choice import DraftChoice
-from calibration.physical.measured_draft import measured_draft
-from calibration.physical.priced_scenarios import Pricing
-from calibration.physical.scenario import EAGER_KERNEL_S, Scenario
-from calibration.physical.scenario_changes import (
+from calibration.physical.draft import DraftChoice, measured_draft
+from calibration.physical.pricing import Pricing
+from calibration.physical.scenario import EAGER_KERNEL_S, Scenario, scenario_from_record
+from calibration.physical.whatif import (
     KEYS,
     LOAD_KEYS,
     SYNONYMS,
     all_changed,
     changed,
     default_changes,
+    what_if,
 )
-from calibration.physical.scenario_record import scenario_from_record
-from calibration.physical.whatif import what_if
 from specmodel.architecture import preset
 from specmodel.cost.allreduce_curve import AllReduceCurve
 from specmodel.errors import ParameterError, SpecModelError, UnknownKeyError

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from calibration.physical.draft_choice import DraftChoice
-from calibration.physical.rig_of_points import AskedRig
-from calibration.physical.rig_prediction import changed_rig, rig_predictions
+from calibration.physical.draft import DraftChoice
+from calibration.physical.from_points import AskedRig
+from calibration.physical.prediction import changed_rig, rig_predictions
 from specmodel.prediction import Prediction, predict
 from specmodel.question import AcceptLength, Configuration, Question
 from tests.calibration.physical.fitted_rigs import change_of, fitted, inside, say, words

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from calibration.physical.priced_scenarios import ScenarioPrice
+from calibration.physical.pricing import ScenarioPrice
 from calibration.physical.scenario import Scenario
-from calibration.physical.scenario_changes import KEYS, changed
-from calibration.physical.whatif import Row, WhatIf, what_if
+from calibration.physical.whatif import KEYS, Row, WhatIf, changed, what_if
 from calibration.report.whatif_text import what_if_text
 from specmodel.architecture import preset
 from specmodel.cost.allreduce_curve import AllReduceCurve

@@ -11,8 +11,8 @@ from specmodel.cost.coverage import expected_experts
 from specmodel.cost.round_inputs import Drafter, Engine
 from specmodel.cost.step_multipliers import StepMultipliers
 from specmodel.errors import ParameterError, SpecModelError, UnknownKeyError
-from specmodel.rig import Rig, eagle3_passes, mtp_passes, row_blocks
-from specmodel.rig.link_prior import LINK_CLASSES, link_prior
+from specmodel.rig import Rig, eagle3_passes, mtp_passes, served_model
+from specmodel.rig.served_model import LINK_CLASSES, link_prior
 
 LLAMA = Rig(target="Llama-3.1-8B", device="H100", draft=Drafter(kind="lookup", work=None))
 QWEN = Rig(target="Qwen3-30B-A3B", device="H100", tp_size=4, interconnect="nvlink4")
@@ -64,7 +64,7 @@ def test_a_grid_is_what_its_cells_are_one_by_one(
     depth, topk = np.array([0, 1, 4])[:, None, None], 2
     batch, context = np.array([1.0, 48.0])[:, None], np.array([0.0, 900.0, 1e5])
     factors = {"bandwidth": np.array([0.9, 1.2]), "routing": np.array([0.8, 1.0])}
-    monkeypatch.setattr(row_blocks, "BLOCK", block)
+    monkeypatch.setattr(served_model, "BLOCK", block)
     together = rig.round_parts(
         depth, topk, depth + 3, batch, context, multipliers=StepMultipliers(**factors)
     ).total_s

@@ -6,10 +6,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from calibration.physical.priced_scenarios import Pricing, interval_sd
-from calibration.physical.round_shape import round_shape
-from calibration.physical.scenario import Scenario
-from calibration.physical.scenario_record import scenario_from_record
+from calibration.physical.pricing import Pricing, interval_sd
+from calibration.physical.scenario import Scenario, round_shape, scenario_from_record
 from calibration.questions import workload_of
 from specmodel.architecture import Collectives, MemoryFit, collectives
 from specmodel.calibration import Calibration, Observation
@@ -97,23 +95,7 @@ class Explanation(NamedTuple):
 
 
 def explain(calibration: Calibration) -> Explanation | None:
-    """Return the fitted physical form of a calibration, term by term.
-
-    Parameters
-    ----------
-    calibration : Calibration
-        Of some points.
-
-    Returns
-    -------
-    Explanation or None
-        None where the calibration knows no rig.
-
-    Raises
-    ------
-    FormatError
-        If the rig of the calibration cannot be read.
-    """
+    """Return the fitted physical form of a calibration, term by term."""
     physical = calibration.physical
     if physical is None:
         return None
@@ -151,18 +133,6 @@ def doubt_of_rig(found: Explanation) -> str:
 
     .. math:: |\ln T_1 / T_1'| > 2\, t_{0.95} \sigma
 
-    Parameters
-    ----------
-    found : Explanation
-        Its base step after and before the points.
-
-    Returns
-    -------
-    str
-        For a person to read.
-
-    Notes
-    -----
     A judgement: half of the distance is the 90 % interval of rigs that were never measured.
     """
     ratio = found.step.median / found.prior_step.median

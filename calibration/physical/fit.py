@@ -1,18 +1,21 @@
-"""Times of steps and rounds that points measured, without what is not decoding: one per load."""
+"""Fit the physical form: times that points measured, factors with priors at 1, what they leave over."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.physical.round_shape import round_shape
+from calibration.physical.scenario import round_shape
 from calibration.system_rows import SystemRows, numbers, texts
 from specmodel.constants import index_of
 from specmodel.errors import FitError
-from specmodel.form_error import Loads
+from specmodel.form_error import FormError, Loads
+from specmodel.physical_fit import PhysicalFit, Priced, measured_covariance
 from specmodel.posterior import Posterior
+from specmodel.rig import Rig
+from specmodel.rig.factors import FACTORS, factor_sd, priced
 
 Array = NDArray[np.float64]
 
@@ -23,25 +26,7 @@ MOST_LOADS: Final = 300
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredTimes:
-    """Decoding times by load.
-
-    Parameters
-    ----------
-    loads : Loads
-        Of length n; rounds whose depth the points do not state are as `round_shape` completes them.
-    depth_unknown : numpy.ndarray, shape (n,)
-        Which they are.
-    log_time : numpy.ndarray, shape (n,)
-        Mean over what was measured at the load, [ln s].
-    spread_sd : numpy.ndarray, shape (n,)
-        Of the replicates and of counted accept lengths, as the points state them, [-].
-    counts : numpy.ndarray, shape (n,)
-        Measurements of the load, [-].
-    shared_sd : numpy.ndarray, shape (n,)
-        What one standard deviation of the non-decode share moves, with its sign, [-].
-    non_decode_share, non_decode_sd : float
-        Medians over the measurements of the share and of its standard deviation, [-].
-    """
+    """Decoding times by load."""
 
     loads: Loads
     depth_unknown: NDArray[np.bool_]
@@ -77,24 +62,6 @@ def measured_times(rows: SystemRows, posterior: Posterior) -> MeasuredTimes:
 
     .. math:: T_1 = (1 - f) \frac{B}{y_0},\quad T_r = \tau \left(\frac{B}{y} - f \frac{B}{y_0}\right)
 
-    Parameters
-    ----------
-    rows : SystemRows
-        Baselines :math:`y_0`, throughputs :math:`y`, accept lengths :math:`\tau`.
-    posterior : Posterior
-        Of the relative fit: it tells :math:`f`.
-
-    Returns
-    -------
-    MeasuredTimes
-
-    Raises
-    ------
-    FitError
-        If no time can be read from the points.
-
-    Notes
-    -----
     What is not stated is one request and no context. A throughput per GPU is a part of a batch that
     is not known, so it gives no time.
     """
@@ -187,3 +154,97 @@ def _stated(batch_size: float, context_tokens: float) -> tuple[float, float]:
     """A load with what is not stated filled in."""
     batch = 1.0 if np.isnan(batch_size) else max(float(batch_size), 1.0)
     return batch, 0.0 if np.isnan(context_tokens) else float(context_tokens)
+
+
+UNKNOWN_DEPTH_SD: Final = 2.0
+"""Spread of a depth that the points do not state, around 4 (judgement). [tokens]"""
+
+_MOST_ITERATIONS = 50
+_MOST_HALVINGS = 8
+_MOST_MOVE = 1.0
+_TOLERANCE = 1e-3  # of a prior standard deviation: intervals do not see less
+
+
+def fit_physical(
+    rig: Rig,
+    times: MeasuredTimes,
+    *,
+    record: Mapping[str, Any] | None = None,
+    form: FormError | None = None,
+) -> PhysicalFit:
+    r"""Fit the factors of the physical form to measured steps and rounds.
+
+    .. math:: \max_z \; \mathcal N(y; h(z), K)\, \mathcal N(z; 0, \Sigma_0)
+
+    Gauss-Newton, whose moves are bounded and halved until they fit better; the posterior is that of
+    the linear form at the end.
+    """
+    spreads = form or FormError()
+    prior_sd = factor_sd(rig)
+    noise_sd = np.sqrt(
+        (spreads.noise**2 + times.spread_sd**2) / times.counts + _depth_sd(rig, times) ** 2
+    )
+
+    def weights(at: Priced) -> Array:
+        found = np.linalg.inv(measured_covariance(at, noise_sd, times.shared_sd, spreads))
+        return np.asarray(found, dtype=np.float64)
+
+    def misfit(at: Priced, mean: Array, weight: Array) -> float:
+        residual = times.log_time - at.log_time
+        return float(residual @ weight @ residual + np.sum(np.square(mean / prior_sd)))
+
+    mean = np.zeros(prior_sd.size)
+    at = priced(rig, times.loads, mean)
+    for _ in range(_MOST_ITERATIONS):
+        weight = weights(at)
+        gradient = at.jacobian.T @ weight @ (times.log_time - at.log_time) - mean / prior_sd**2
+        move = np.linalg.solve(_information(at, weight, prior_sd), gradient)
+        move *= min(1.0, _MOST_MOVE / max(float(np.max(np.abs(move))), _MOST_MOVE))
+        least = misfit(at, mean, weight)
+        for _ in range(_MOST_HALVINGS):
+            moved = priced(rig, times.loads, mean + move)
+            if misfit(moved, mean + move, weight) <= least:
+                mean, at = mean + move, moved
+                break
+            move = move / 2.0
+        if np.max(np.abs(move) / prior_sd) < _TOLERANCE:
+            break
+    information = _information(at, weights(at), prior_sd)
+    return PhysicalFit(
+        rig=record or {},
+        factors=FACTORS,
+        mean=mean,
+        covariance=np.asarray(np.linalg.inv(information), dtype=np.float64),
+        prior_sd=prior_sd,
+        measured=at,
+        residual=times.log_time - at.log_time,
+        noise_sd=noise_sd,
+        shared_sd=times.shared_sd,
+        non_decode_share=times.non_decode_share,
+        non_decode_sd=times.non_decode_sd,
+        form=spreads,
+    )
+
+
+def _information(at: Priced, weight: Array, prior_sd: Array) -> Array:
+    """Inverse covariance of the factors where the form is linear."""
+    return np.asarray(np.diag(prior_sd**-2.0) + at.jacobian.T @ weight @ at.jacobian)
+
+
+def _depth_sd(rig: Rig, times: MeasuredTimes) -> Array:
+    """Spread of ln time from a depth that is not stated."""
+    found = np.zeros(len(times.loads))
+    if not times.depth_unknown.any():
+        return found
+    at = times.loads.take(times.depth_unknown)
+    deeper = Loads.of(
+        num_steps=at.num_steps + 1.0,
+        topk=at.topk,
+        num_draft_tokens=at.num_draft_tokens + 1.0,
+        batch_size=at.batch_size,
+        context_tokens=at.context_tokens,
+    )
+    prior = np.zeros(len(FACTORS))
+    slope = priced(rig, deeper, prior).log_time - priced(rig, at, prior).log_time
+    found[times.depth_unknown] = UNKNOWN_DEPTH_SD * np.abs(slope)
+    return found

@@ -1,17 +1,21 @@
-"""Predictions of the physical form: a calibrated rig with some of it changed."""
+"""Predictions of the physical form: a calibrated rig with some of it changed, its draws, its server."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.physical.priced_scenarios import Logs, Pricing, interval_sd
-from calibration.physical.round_shape import round_shape
-from calibration.physical.scenario import Scenario, doubts_of_all_reduce
-from calibration.physical.scenario_changes import LOAD_KEYS, SYNONYMS, all_changed
-from calibration.physical.scenario_record import scenario_from_record
+from calibration.arrival_question import AskedArrival, ServerTimes, between_batches
+from calibration.physical.pricing import Logs, Pricing, interval_sd
+from calibration.physical.scenario import (
+    Scenario,
+    doubts_of_all_reduce,
+    round_shape,
+    scenario_from_record,
+)
+from calibration.physical.whatif import LOAD_KEYS, SYNONYMS, all_changed
 from calibration.questions import (
     AskedConfiguration,
     UsageError,
@@ -19,8 +23,8 @@ from calibration.questions import (
     configurations,
 )
 from specmodel.calibration import Calibration
-from specmodel.errors import FitError, UnknownKeyError
-from specmodel.form_error import DEGREES_OF_FREEDOM
+from specmodel.errors import FitError, ParameterError, UnknownKeyError
+from specmodel.form_error import DEGREES_OF_FREEDOM, Loads
 from specmodel.hardware import gpu
 from specmodel.physical_fit import PhysicalFit
 from specmodel.prediction import BreakdownTerm, Prediction, accept_length_over
@@ -55,26 +59,7 @@ class ChangedRig(NamedTuple):
 
 
 def changed_rig(calibration: Calibration, changes: Sequence[tuple[str, str]]) -> ChangedRig:
-    """Return the calibrated rig with changes.
-
-    Parameters
-    ----------
-    calibration : Calibration
-        With a physical form.
-    changes : sequence of (key, text)
-        Of `calibration.physical.scenario_changes.KEYS`.
-
-    Returns
-    -------
-    ChangedRig
-
-    Raises
-    ------
-    UsageError
-        If the calibration knows no rig.
-    SpecModelError
-        If a key or a value is not possible.
-    """
+    """Return the calibrated rig with changes."""
     physical = calibration.physical
     if physical is None and not calibration.num_points:
         raise UsageError(
@@ -108,26 +93,7 @@ def changed_rig(calibration: Calibration, changes: Sequence[tuple[str, str]]) ->
 def calibrated_scenario(
     calibration: Calibration, asked: AskedConfiguration, *, accept_length: float | None = None
 ) -> tuple[Scenario, PhysicalFit]:
-    """Return the calibrated rig at a configuration, and the fit of its physical form.
-
-    Parameters
-    ----------
-    calibration : Calibration
-        With a physical form.
-    asked : AskedConfiguration
-        What is not given is the calibrated configuration where there is a single one.
-    accept_length : float, optional
-        That of the measured configuration without it, [tokens].
-
-    Returns
-    -------
-    Scenario, PhysicalFit
-
-    Raises
-    ------
-    UsageError
-        If the calibration knows no rig, or a quantity is neither given nor single.
-    """
+    """Return the calibrated rig at a configuration, and the fit of its physical form."""
     rig = changed_rig(calibration, ())
     (configuration,) = configurations(calibration, asked)
     check_verified_tokens(calibration, asked, [configuration])
@@ -153,29 +119,7 @@ def _measured_accept_length(calibration: Calibration, configuration: Configurati
 def with_load_changes(
     asked: AskedConfiguration, changes: Sequence[tuple[str, str]]
 ) -> AskedConfiguration:
-    """Return what was asked with the loads among the changes filled in.
-
-    Parameters
-    ----------
-    asked : AskedConfiguration
-        Of the options.
-    changes : sequence of (key, text)
-        Checked ones.
-
-    Returns
-    -------
-    AskedConfiguration
-
-    Raises
-    ------
-    UsageError
-        If an option and a change say the same thing.
-
-    Examples
-    --------
-    >>> with_load_changes(AskedConfiguration(), [("batch_size", "8")]).batch_size
-    8.0
-    """
+    """Return what was asked with the loads among the changes filled in."""
     for key, text in changes:
         name = "num_steps" if key == "depth" else key
         if key not in LOAD_KEYS:
@@ -194,45 +138,13 @@ def rig_predictions(rig: ChangedRig, questions: Sequence[Question]) -> tuple[Pre
 
     .. math:: \frac{1}{S} = f + (1-f)\frac{T_r}{T_1 \tau}
 
-    Parameters
-    ----------
-    rig : ChangedRig
-        Its pricing comes from the fit of the physical form.
-    questions : sequence of Question
-        Their configurations are loads of the changed rig.
-
-    Returns
-    -------
-    tuple of Prediction
-        In their order; intervals of a speed-up hold for a new measurement.
-
-    Raises
-    ------
-    ParameterError
-        If the changed rig cannot be, or lacks the memory.
-
-    Notes
-    -----
     Without a baseline of the changed rig its throughput is that of the form.
     """
     return tuple(_prediction(rig, question) for question in questions)
 
 
 def draft_remarks(rig: ChangedRig, question: Question) -> tuple[str, ...]:
-    """Return what to know of measured draft passes at the load of a question.
-
-    Parameters
-    ----------
-    rig : ChangedRig
-        Its draft model may have been measured.
-    question : Question
-        The load.
-
-    Returns
-    -------
-    tuple of str
-        Loads outside the measured ones, and another GPU; empty where nothing was measured.
-    """
+    """Return what to know of measured draft passes at the load of a question."""
     scenario = scenario_at(rig.rig, question)
     times = scenario.draft.times
     if times is None:
@@ -265,45 +177,12 @@ def _same_card(device: str, card: str) -> bool:
 
 
 def speedup_ratio(rig: ChangedRig, base: Question, changed: Question) -> Estimate:
-    """Return the speed-up of a question on the changed rig over that of one on the calibrated rig.
-
-    Parameters
-    ----------
-    rig : ChangedRig
-        Both rigs.
-    base, changed : Question
-        On the calibrated and on the changed rig.
-
-    Returns
-    -------
-    Estimate
-        What both share cancels.
-    """
+    """Return the speed-up of a question on the changed rig over that of one on the calibrated rig."""
     return rig.pricing.ratio(scenario_at(rig.base, base), scenario_at(rig.rig, changed))
 
 
 def scenario_at(rig: Scenario, question: Question) -> Scenario:
-    r"""Return a rig at the load of a question.
-
-    .. math:: (k, B, C)
-
-    Parameters
-    ----------
-    rig : Scenario
-        At any load.
-    question : Question
-        Of a configuration whose depth is known.
-
-    Returns
-    -------
-    Scenario
-        One request and no context where they are not stated.
-
-    Raises
-    ------
-    UsageError
-        If the depth is not known.
-    """
+    """Return a rig at the load of a question."""
     one = question.configuration
     shape = round_shape(one.num_steps, one.topk, one.num_draft_tokens)
     if shape.depth_unknown or shape.num_steps < 1:
@@ -377,3 +256,142 @@ def _above_one(logs: Logs, covariance: Array, noise: float) -> float:
     slopes = np.array(logs.speedup_slopes)
     sd = float(np.sqrt(slopes @ covariance @ slopes + noise))
     return float(student_t_cdf(logs.speedup / sd, DEGREES_OF_FREEDOM))
+
+
+def speedup_draws(
+    rig: ChangedRig,
+    questions: Sequence[Question],
+    accept_length: Array,
+    rng: np.random.Generator,
+) -> Array:
+    r"""Equally likely speed-ups of questions on a changed rig, jointly.
+
+    .. math:: \ln T \sim t_\nu(m, C)
+
+    What depths have in common does not move the choice among them.
+    """
+    scenarios = [scenario_at(rig.rig, question) for question in questions]
+    fit = rig.pricing.fit
+    mean, covariance = fit.predict_with_share(*(rig.pricing.priced(each) for each in scenarios))
+    drawn = _drawn(mean, covariance, accept_length.shape[0], rng)
+    logs = drawn[:, :-1]
+    cost = np.exp(logs[:, 1::2] - logs[:, 0::2])
+    share = _share(rig, drawn)
+    return np.asarray(1.0 / (share + (1.0 - share) * cost / accept_length))
+
+
+def time_draws(
+    rig: ChangedRig, scenario: Scenario, loads: Loads, num_draws: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    r"""Logarithms of the times of loads of a changed rig: the medians, then equally likely ones.
+
+    .. math:: (\ln T, f) \sim t_\nu(m, C)
+
+    Without the noise of a new measurement.
+    """
+    mean, covariance = rig.pricing.fit.predict_with_share(rig.pricing.priced(scenario, loads))
+    drawn = np.vstack([mean, _drawn(mean, covariance, num_draws, rng)])
+    return drawn[:, :-1], _share(rig, drawn)
+
+
+def _share(rig: ChangedRig, drawn: Array) -> Array:
+    """Non-decode share of draws whose last column is its error in standard deviations."""
+    fit = rig.pricing.fit
+    found = fit.non_decode_share + fit.non_decode_sd * drawn[:, -1:]
+    return np.asarray(np.clip(found, 0.0, 0.99))
+
+
+def _drawn(mean: Array, covariance: Array, num_draws: int, rng: np.random.Generator) -> Array:
+    """Draws of a multivariate Student's t."""
+    values, vectors = np.linalg.eigh(covariance)
+    normal = rng.standard_normal((num_draws, mean.size)) * np.sqrt(np.maximum(values, 0.0))
+    chi = rng.chisquare(DEGREES_OF_FREEDOM, (num_draws, 1)) / DEGREES_OF_FREEDOM
+    return np.asarray(mean + (normal @ vectors.T) / np.sqrt(chi))
+
+
+MOST_RUNNING: Final = 1024
+"""Most requests that run at once where memory would hold more (judgement). [requests]"""
+
+_NEAR = 1.2
+
+
+def rig_server_times(
+    rig: ChangedRig,
+    question: Question,
+    asked: AskedArrival,
+    accept_length: Array,
+    rng: np.random.Generator,
+) -> ServerTimes:
+    r"""Steps and rounds at every batch that the memory holds, with draws of what is not known of them.
+
+    .. math:: T_1(b),\quad T_r(b)
+
+    Factors of the form, what it misses and the non-decode share are drawn jointly for all batches.
+    """
+    scenario = scenario_at(
+        rig.rig, replace(question, configuration=replace(question.configuration, batch_size=1.0))
+    )
+    most, limit = _most_running(rig, scenario, asked.max_running)
+    batches = _batches(most)
+    loads = _loads(scenario, batches)
+    logs, share = time_draws(rig, scenario, loads, accept_length.size - 1, rng)
+    step_s, round_s = (
+        np.exp(between_batches(batches, each, most)) for each in np.split(logs, 2, axis=1)
+    )
+    if asked.prefill_s is None:
+        step_s = step_s / (1.0 - share)
+        round_s = round_s + share * accept_length[:, None] * step_s
+    measured = rig.pricing.fit.measured.loads.batch_size
+    return ServerTimes(
+        step_s=step_s,
+        round_s=round_s,
+        form="physical",
+        limit=limit,
+        largest_measured=float(np.max(measured)) if measured.size else None,
+        non_decode_share=float(share[0, 0]),
+    )
+
+
+def _most_running(rig: ChangedRig, scenario: Scenario, asked: int | None) -> tuple[int, str]:
+    """Most requests that run at once: the user's limit, or what memory holds."""
+    rig.pricing.memory(scenario)
+    low, high = 1, (asked or MOST_RUNNING) + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            rig.pricing.memory(replace(scenario, batch_size=float(middle)))
+        except ParameterError:
+            high = middle
+        else:
+            low = middle
+    if asked is None:
+        held = low < MOST_RUNNING
+        return low, "what memory holds" if held else "as many as engines run; memory holds more"
+    if low < asked:
+        raise ParameterError(
+            "max_running",
+            asked,
+            f"at most {low}, which memory holds at context {scenario.context_tokens:g}",
+            "more GPUs or a smaller kv_dtype hold more",
+        )
+    return asked, ""
+
+
+def _batches(most: int) -> Array:
+    """Batches at which steps and rounds are priced; between them they are smooth."""
+    found = [1.0]
+    while found[-1] < most:
+        found.append(min(max(found[-1] + 1.0, round(_NEAR * found[-1])), float(most)))
+    return np.array(found)
+
+
+def _loads(scenario: Scenario, batches: Array) -> Loads:
+    """Base steps, then rounds."""
+    rounds = Loads.of(
+        num_steps=scenario.depth,
+        topk=scenario.topk,
+        num_draft_tokens=scenario.num_draft_tokens or scenario.depth + 1,
+        batch_size=batches,
+        context_tokens=scenario.context_tokens,
+    )
+    return rounds.base_steps().joined(rounds)

@@ -15,7 +15,7 @@ from specmodel.units import MICRO
 
 Array = NDArray[np.float64]
 
-FOLDER: Final = Path(__file__).resolve().parents[1] / "data" / "allreduce"
+FOLDER: Final = Path(__file__).resolve().parents[3] / "calibration" / "data" / "allreduce"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,7 +80,7 @@ class CollectiveRun:
     validated: bool = False  # whether the values were checked
     complete: bool = False  # whether the run came to its end
     rows: tuple[CollectiveRow, ...] = ()  # in the order of the file
-    # codes, sorted; `calibration.allreduce.curve_points` says what they mean
+    # codes, sorted; `calibration.allreduce.curves` says what they mean
     warnings: tuple[str, ...] = ()
     # largest size that the run was going to measure, [bytes]
     largest_planned_bytes: int | None = None

@@ -1,21 +1,101 @@
-"""The rig that points were measured on, from their own columns and from what the user adds."""
+"""The rig that points were measured on: from their columns, a config.json, and what the user adds."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import pandas as pd
-
-from calibration.model_config import named_model
-from calibration.physical.assumed_rig import card_link, edition_of, link_class
-from calibration.physical.draft_choice import DraftChoice, kind_of
-from calibration.physical.scenario import KV_BYTES, Scenario
-from calibration.table import Points
-from specmodel.architecture import has_preset, stated_weights
+from calibration.physical.draft import DraftChoice, kind_of
+from calibration.physical.scenario import KV_BYTES, Scenario, card_link, edition_of, link_class
+from specmodel.architecture import ModelShape, has_preset, preset, shape_from_config, stated_weights
+from specmodel.architecture.config_json import parsed_config
 from specmodel.cost.allreduce_curve import AllReduceCurve
-from specmodel.errors import ParameterError, SpecModelError, UnknownKeyError
+from specmodel.errors import FormatError, ParameterError, SpecModelError, UnknownKeyError
 from specmodel.hardware import gpu
+from specmodel.units import MEBI
+
+if TYPE_CHECKING:  # so that a changed rig is priced without pandas
+    import pandas as pd
+
+    from calibration.table import Points
+
+MOST_BYTES: Final = 16 * MEBI
+"""A larger file is no configuration."""
+
+_CONFIG = "config.json"
+_MODELOPT = "hf_quant_config.json"
+
+
+def named_model(text: str) -> ModelShape:
+    """Shape of a packaged model or of a local configuration.
+
+    A path that exists goes before a name.
+    """
+    path = Path(text)
+    written_as_path = text.endswith(".json") or text.startswith((".", "/", "~"))
+    if written_as_path or (_exists(path) and not has_preset(text)) or _exists(path / _CONFIG):
+        return read_model_config(path)
+    return preset(text)
+
+
+def read_model_config(path: Path | str) -> ModelShape:
+    """Shape of a model from its local ``config.json``.
+
+    Nothing is fetched. `specmodel.architecture.config_json` says what is read.
+    """
+    file = Path(path).expanduser()
+    file = file / _CONFIG if file.is_dir() else file
+    config = dict(parsed_config(_text(file), path=str(file)))
+    beside = file.with_name(_MODELOPT)
+    stated = config.get("quantization_config") or _inner(config).get("quantization_config")
+    if stated is None and beside.is_file():
+        config["quantization_config"] = _modelopt(beside)
+    folder = file.parent.name if file.name == _CONFIG else file.stem
+    return shape_from_config(config, path=str(file), name=folder)
+
+
+def _modelopt(file: Path) -> dict[str, Any]:
+    """Formats that ModelOpt writes beside a configuration."""
+    try:
+        found = json.loads(_text(file)).get("quantization")
+    except (ValueError, RecursionError, AttributeError):
+        found = None
+    if not isinstance(found, dict):
+        raise FormatError(file, "must be a JSON object with quantization")
+    return {"quant_method": "modelopt", **found}
+
+
+def _inner(config: dict[str, Any]) -> dict[str, Any]:
+    """Configuration of the language model inside, or an empty one."""
+    inner = config.get("text_config")
+    return inner if isinstance(inner, dict) else {}
+
+
+def _text(file: Path) -> str:
+    """Text of a file of bounded size."""
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "no such file"
+        raise FormatError(file, f"cannot be read: {reason}") from None
+    if len(data) > MOST_BYTES:
+        raise FormatError(file, f"larger than {MOST_BYTES} bytes: not a {_CONFIG}")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise FormatError(file, f"not UTF-8 text: not a {_CONFIG}") from None
+
+
+def _exists(path: Path) -> bool:
+    """Whether a path exists; one that cannot be a path does not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
 
 _LACKING: Final = {"--model": "the model", "--gpu": "the GPU"}
 _ENGINE_WORDS: Final = ("p2p custom", "pcie_p2p", "custom all-reduce", "custom ar on")
@@ -54,36 +134,11 @@ class RigFinding(NamedTuple):
     assumed: tuple[str, ...] = ()
 
 
-def rig_of_points(frame: pd.DataFrame, asked: AskedRig | None = None) -> RigFinding:
+def rig_of_points(frame: "pd.DataFrame", asked: AskedRig | None = None) -> RigFinding:
     """Return the rig of one system's points.
 
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Points of one system.
-    asked : AskedRig, optional
-        Goes before the points.
-
-    Returns
-    -------
-    RigFinding
-        Without a scenario where the model or the GPU is not known, or the model does not fit.
-
-    Raises
-    ------
-    SpecModelError
-        If what the user said cannot be.
-
-    Notes
-    -----
     Number of GPUs, link, stored weights, format of the KV cache and draft model are assumed where nobody
     states them, and said; model and GPU are not.
-
-    Examples
-    --------
-    >>> frame = pd.DataFrame({"target_model": ["Llama-3.1-8B"], "gpu": ["H100"]})
-    >>> rig_of_points(frame).scenario.gpu
-    'H100 SXM'
     """
     given = asked or AskedRig()
     stated = {name: _common(frame, name) for name in _COLUMNS}
@@ -105,21 +160,8 @@ def rig_of_points(frame: pd.DataFrame, asked: AskedRig | None = None) -> RigFind
         return RigFinding(None, f"{error}; give --model, --gpu or the like")
 
 
-def with_named_rig(points: Points, asked: AskedRig | None) -> Points:
-    """Return points in which empty cells of the rig hold what the user says of it.
-
-    Parameters
-    ----------
-    points : Points
-        As read.
-    asked : AskedRig or None
-        A model that is a path names no system, and is left out.
-
-    Returns
-    -------
-    Points
-        The same object where nothing was said.
-    """
+def with_named_rig(points: "Points", asked: AskedRig | None) -> "Points":
+    """Return points in which empty cells of the rig hold what the user says of it."""
     if asked is None or not asked.given:
         return points
     frame = points.frame
@@ -201,7 +243,7 @@ def _found(
     return RigFinding(scenario, assumed=tuple(assumed))
 
 
-def _common(frame: pd.DataFrame, name: str) -> str:
+def _common(frame: "pd.DataFrame", name: str) -> str:
     """The most frequent value of a column as text; empty where there is none."""
     if name not in frame:
         return ""

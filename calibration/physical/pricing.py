@@ -41,23 +41,7 @@ CENTRAL: Final = 0.90
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioPrice:
-    """What a scenario costs, with central 90 % intervals; times [s], throughput [tokens/s].
-
-    Parameters
-    ----------
-    scenario : Scenario
-        What was priced.
-    step_s, round_s, round_cost, speedup, output_tokens_per_s : Estimate
-        Of the mean step and round; a new measurement has its noise besides.
-    parts_s : mapping of str to float
-        The round by cause; sums to the median of `round_s`, [s].
-    memory : MemoryFit
-        Of the target with its requests; of a load that was measured it may say that it does not fit.
-    logs : Logs
-        What the estimates follow from.
-    covariance : numpy.ndarray, shape (3, 3)
-        Of ln step, ln round and the error of the non-decode share, [-].
-    """
+    """What a scenario costs, with central 90 % intervals; times [s], throughput [tokens/s]."""
 
     scenario: Scenario
     step_s: Estimate
@@ -76,29 +60,7 @@ def prior_of(scenario: Scenario) -> PhysicalFit:
 
     .. math:: z \sim \mathcal N(0, \Sigma_0)
 
-    Parameters
-    ----------
-    scenario : Scenario
-        Its rig.
-
-    Returns
-    -------
-    PhysicalFit
-
-    Raises
-    ------
-    SpecModelError
-        If the rig cannot be.
-
-    Notes
-    -----
     Its non-decode share is 0: times of decoding alone.
-
-    Examples
-    --------
-    >>> from specmodel.architecture import preset
-    >>> len(prior_of(Scenario(model=preset("Llama-3.1-8B"), gpu="H100")).factors)
-    9
     """
     return PhysicalFit.from_prior({}, FACTORS, factor_sd(scenario.rig()))
 
@@ -108,49 +70,14 @@ def differences(base: Scenario, scenario: Scenario) -> frozenset[str]:
 
     .. math:: \{k : a_k \ne b_k\}
 
-    Parameters
-    ----------
-    base, scenario : Scenario
-        Their loads and draft models do not count.
-
-    Returns
-    -------
-    frozenset of str
-        Keys of `OWN_FACTORS`.
-
-    Notes
-    -----
     A link that is spelled in two ways is one link.
-
-    Examples
-    --------
-    >>> from specmodel.architecture import preset
-    >>> llama = Scenario(model=preset("Llama-3.1-8B"), gpu="H100")
-    >>> sorted(differences(llama, replace(llama, gpu="A100", batch_size=8)))
-    ['gpu']
     """
     before, after = base.facts(), scenario.facts()
     return frozenset(key for key in OWN_FACTORS if before[key] != after[key])
 
 
 class Pricing:
-    """Prices scenarios from a fit of the physical form, or from its prior.
-
-    Parameters
-    ----------
-    base : Scenario
-        The rig that was fitted, at any load.
-    fit : PhysicalFit, optional
-        Of its rig; the prior without it.
-
-    Examples
-    --------
-    >>> from specmodel.architecture import preset
-    >>> llama = Scenario(model=preset("Llama-3.1-8B"), gpu="H100", depth=3, accept_length=2.5)
-    >>> pricing = Pricing(llama)
-    >>> pricing.price(llama).speedup.median > pricing.price(replace(llama, batch_size=64)).speedup.median
-    True
-    """
+    """Prices scenarios from a fit of the physical form, or from its prior."""
 
     def __init__(self, base: Scenario, fit: PhysicalFit | None = None) -> None:
         self.base = base
@@ -274,19 +201,7 @@ class Pricing:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """Logarithms of what follows from a step and a round, and their slopes.
-
-    Parameters
-    ----------
-    step, round : float
-        [ln s].
-    speedup, output : float
-        Of the speed-up [-] and of the throughput [tokens/s].
-    speedup_slopes, output_slopes : tuple of float
-        By ln step, by ln round and by the error of the non-decode share, [-].
-    non_decode_share : float
-        That the times are predicted with, [-].
-    """
+    """Logarithms of what follows from a step and a round, and their slopes."""
 
     step: float
     round: float
@@ -346,19 +261,7 @@ def interval_sd() -> float:
 
     .. math:: t_{0.95}(\nu)
 
-    Returns
-    -------
-    float
-        Of Student's t with `DEGREES_OF_FREEDOM`, [-].
-
-    Notes
-    -----
     The spreads of the form are themselves estimates.
-
-    Examples
-    --------
-    >>> round(interval_sd(), 2)
-    1.86
     """
     return float(student_t_quantile((1.0 + CENTRAL) / 2.0, DEGREES_OF_FREEDOM))
 

@@ -1,0 +1,274 @@
+"""The draft model of a rig: said, assumed where nothing is, or measured."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specmodel.architecture import DenseMlp, GroupedAttention, LatentAttention, ModelShape
+from specmodel.cost.round_inputs import Drafter
+from specmodel.errors import ParameterError
+from specmodel.measurement import DraftRecord, load_record
+from specmodel.measurement.load_grid import interpolate
+from specmodel.record_types import check_types
+from specmodel.rig import DraftPasses, eagle3_passes, mtp_passes
+
+Array = NDArray[np.float64]
+
+MOST_S: Final = 10.0
+"""No draft pass takes longer. [s]"""
+
+_STEP_AXES = ("topk", "batch_size", "context_tokens")
+_EXTEND_AXES = ("tokens", "batch_size", "context_tokens")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredDraft:
+    """Times of the passes of a draft model on one GPU."""
+
+    name: str
+    device: str
+    steps: tuple[tuple[float, float, float, float], ...]
+    extends: tuple[tuple[float, float, float, float], ...]
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "extends"):
+            rows = getattr(self, name)
+            if not rows or not all(_possible(row) for row in rows):
+                allowed = f"one or more, times above 0 and up to {MOST_S:g} s"
+                raise ParameterError(f"draft {name}", f"{len(rows)} rows", allowed)
+
+    @property
+    def words(self) -> str:
+        """The draft model in words."""
+        return f"{self.name}, its passes measured on {self.device}"
+
+    def step_s(self, branches: Array, batch_size: Array, context_tokens: Array) -> Array:
+        """Time of a decode pass at each load, [s]."""
+        return _times(self.steps, _STEP_AXES, (branches, batch_size, context_tokens))
+
+    def extend_s(self, rows: Array, batch_size: Array, context_tokens: Array) -> Array:
+        """Time of a first pass at each load, [s]."""
+        return _times(self.extends, _EXTEND_AXES, (rows, batch_size, context_tokens))
+
+    def outside(
+        self, *, topk: float, num_draft_tokens: float, batch_size: float, context_tokens: float
+    ) -> tuple[str, ...]:
+        """Axes on which a load is outside what was measured, in words."""
+        beyond = (
+            *interpolate(
+                _points(self.steps), (topk, batch_size, context_tokens), _STEP_AXES
+            ).beyond,
+            *interpolate(
+                _points(self.extends), (num_draft_tokens, batch_size, context_tokens), _EXTEND_AXES
+            ).beyond,
+        )
+        return tuple(
+            dict.fromkeys(
+                f"{one.axis} {one.value:g}, measured {one.low:g} to {one.high:g}" for one in beyond
+            )
+        )
+
+
+def measured_draft(record: DraftRecord) -> MeasuredDraft:
+    """Times of a record.
+
+    Times between measured loads are log-linear.
+    """
+    record.check_usable()
+    return MeasuredDraft(
+        name=record.draft_model,
+        device=record.device,
+        steps=tuple(
+            (float(row.topk), float(row.batch_size), float(row.context_tokens), row.time_s)
+            for row in record.steps
+        ),
+        extends=tuple(
+            (float(row.tokens), float(row.batch_size), float(row.context_tokens), row.time_s)
+            for row in record.extends
+        ),
+    )
+
+
+def read_measured_draft(path: Path) -> MeasuredDraft:
+    """Return the times of a ``drafter.json``."""
+    return measured_draft(load_record(path))
+
+
+def measured_draft_from(record: Mapping[str, Any]) -> MeasuredDraft:
+    """Return times from the plain JSON of a calibration."""
+    given = {
+        "name": record["name"],
+        "device": record["device"],
+        "steps": _rows(record["steps"]),
+        "extends": _rows(record["extends"]),
+    }
+    check_types(MeasuredDraft, given)
+    return MeasuredDraft(**given)
+
+
+def _possible(row: Sequence[float]) -> bool:
+    """Whether a row is of a load and of a time that a pass may take."""
+    return len(row) == 4 and all(0 <= value < np.inf for value in row) and 0 < row[3] <= MOST_S
+
+
+def _rows(values: Sequence[Sequence[float]]) -> tuple[tuple[float, float, float, float], ...]:
+    """Rows of four numbers."""
+    return tuple((float(a), float(b), float(c), float(d)) for a, b, c, d in values)
+
+
+def _times(
+    rows: Sequence[tuple[float, float, float, float]],
+    axes: tuple[str, str, str],
+    at: tuple[Array, Array, Array],
+) -> Array:
+    """Times at loads, each different load once."""
+    points = _points(rows)
+    arrays = np.broadcast_arrays(*at)
+    table = np.stack([np.ravel(each) for each in arrays], axis=1)
+    loads, back = np.unique(table, axis=0, return_inverse=True)
+    times = np.array(
+        [interpolate(points, tuple(load), axes).value for load in loads.tolist()], dtype=np.float64
+    )
+    return np.asarray(times[np.ravel(back)].reshape(arrays[0].shape))
+
+
+def _points(
+    rows: Sequence[tuple[float, float, float, float]],
+) -> dict[tuple[float, ...], float]:
+    """Times by load."""
+    return {row[:3]: row[3] for row in rows}
+
+
+DRAFT_VOCABULARY: Final = 32_000
+"""Reduced vocabulary of an EAGLE-3 head that is not described (judgement). [tokens]"""
+
+DRAFT_WIDTH: Final = 3
+"""Width of the feed-forward block of such a head for a mixture of experts, over the hidden size:
+MiniMax's is 3, Kimi's 2.6 (judgement). [-]"""
+
+
+def usual_draft(model: ModelShape, *, eagle3: bool = False) -> tuple[str, DraftPasses]:
+    """Draft model that is assumed where none is described.
+
+    A judgement: the model's own MTP layer where its release has one; else an EAGLE-3 head with the
+    heads of its last layer, or an MTP layer where such a head is not known.
+    """
+    if model.mtp_layers and not eagle3:
+        return "the model's own MTP layer", mtp_passes(model)
+    last = model.layers[-1]
+    if not isinstance(last.attention, GroupedAttention | LatentAttention):
+        return "an MTP layer like the model's own", mtp_passes(model)
+    dense = isinstance(last.mlp, DenseMlp)
+    width = last.mlp.width if dense else DRAFT_WIDTH * model.hidden_size
+    vocabulary = min(DRAFT_VOCABULARY, model.vocab_size)
+    name = "an EAGLE-3 head of the model's width"
+    if isinstance(last.attention, LatentAttention):
+        return name, eagle3_passes(model, mlp_width=width, vocab_size=vocabulary)
+    return name, eagle3_passes(
+        model,
+        mlp_width=width,
+        vocab_size=vocabulary,
+        num_heads=last.attention.num_heads,
+        num_kv_heads=last.attention.num_kv_heads,
+        head_dim=last.attention.head_dim,
+    )
+
+
+KINDS: Final = ("eagle3", "mtp", "parallel", "lookup")
+"""What can be said of how it drafts."""
+
+WORDS: Final = (
+    ("lookup", ("ngram", "n-gram", "suffix", "lookup", "pld")),
+    ("parallel", ("dflash", "dspark", "p-eagle", "peagle", "medusa", "parallel")),
+    ("mtp", ("mtp", "nextn")),
+    ("eagle3", ("eagle",)),
+)
+"""Words in the names that engines and points have for algorithms, in the order in which they are tried."""
+
+MOST_VOCABULARY: Final = 10_000_000
+"""No vocabulary is larger. [tokens]"""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftChoice:
+    """What is known of a draft model; what is not is assumed from the target."""
+
+    kind: str = ""
+    vocab_size: int | None = None
+    tp_size: int | None = None
+    step_s: float | None = None
+    extend_s: float | None = None
+    times: MeasuredDraft | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in {"", *KINDS}:
+            raise ParameterError("draft.kind", repr(self.kind[:40]), f"one of {', '.join(KINDS)}")
+        if self.vocab_size is not None and not 1 <= self.vocab_size <= MOST_VOCABULARY:
+            raise ParameterError("draft.vocab", self.vocab_size, f"from 1 to {MOST_VOCABULARY}")
+        if self.tp_size is not None and self.tp_size < 1:
+            raise ParameterError("draft.tp_size", self.tp_size, "at least 1")
+        for name in ("step_s", "extend_s"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value <= MOST_S:
+                raise ParameterError(f"draft.{name}", f"{value:g}", f"above 0, at most {MOST_S:g}")
+
+    def described(self, model: ModelShape) -> tuple[str, DraftPasses | Drafter]:
+        """Return the draft model in words, and its passes.
+
+        A block drafter makes one pass of the usual layer; a lookup costs its host time alone.
+        """
+        if self.kind == "lookup":
+            return "a lookup without a model", Drafter(kind="lookup", work=None)
+        if self.kind == "mtp":
+            words, passes = "an MTP layer like the model's own", mtp_passes(model)
+        else:
+            words, passes = usual_draft(model, eagle3=self.kind in {"eagle3", "parallel"})
+        if self.kind == "parallel":
+            words = "a block drafter: one pass of " + words
+            passes = dataclasses.replace(passes, kind="parallel")
+        if self.vocab_size is not None:
+            words += f" over {self.vocab_size} tokens"
+            passes = dataclasses.replace(
+                passes,
+                first=dataclasses.replace(passes.first, vocab_size=self.vocab_size),
+                later=passes.later
+                and dataclasses.replace(passes.later, vocab_size=self.vocab_size),
+            )
+        if self.times is not None:
+            words = self.times.words
+            passes = dataclasses.replace(
+                passes,
+                measured_step_s=self.times.step_s,
+                measured_extend_s=self.times.extend_s,
+                step_host_s=0.0,
+            )
+        elif self.step_s is not None:
+            words += ", its time measured"
+            passes = dataclasses.replace(
+                passes,
+                measured_step_s=self.step_s,
+                measured_extend_s=self.extend_s or self.step_s,
+                step_host_s=0.0,
+            )
+        return words, passes
+
+    def head_size(self, model: ModelShape) -> int | None:
+        """Vocabulary that the draft model of a target proposes from; None where there is no model."""
+        passes = self.described(model)[1]
+        return passes.first.vocab_size if isinstance(passes, DraftPasses) else None
+
+
+def kind_of(algorithm: str) -> str:
+    """Kind of draft model in the name of an algorithm.
+
+    ``EAGLE`` of any version is a head of one layer.
+    """
+    lowered = algorithm.strip().lower()
+    return next((kind for kind, words in WORDS if any(word in lowered for word in words)), "")
