@@ -1,23 +1,25 @@
 """Read measurements, fit the model to them, and answer from the command line."""
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from calibration.evaluation import evaluate as evaluate
-    from calibration.fitting import fit as fit
-    from calibration.ingestion import ingest as ingest
-    from calibration.points import read_points as read_points
-    from calibration.points import write_points as write_points
-    from calibration.table import Points as Points
+    from calibration.evaluate import evaluate as evaluate
+    from calibration.fit.fit import fit as fit
+    from calibration.points.ingestion import ingest as ingest
+    from calibration.points.points import read_points as read_points
+    from calibration.points.points import write_points as write_points
+    from calibration.points.table import Points as Points
 
 _HOME = {
-    "Points": "calibration.table",
-    "evaluate": "calibration.evaluation",
-    "fit": "calibration.fitting",
-    "ingest": "calibration.ingestion",
-    "read_points": "calibration.points",
-    "write_points": "calibration.points",
+    "Points": "points.table",
+    "evaluate": "evaluate",
+    "fit": "fit.fit",
+    "ingest": "points.ingestion",
+    "read_points": "points.points",
+    "write_points": "points.points",
 }
 
 __all__ = ["Points", "evaluate", "fit", "ingest", "read_points", "write_points"]
@@ -26,5 +28,21 @@ __all__ = ["Points", "evaluate", "fit", "ingest", "read_points", "write_points"]
 def __getattr__(name: str) -> object:
     """Load a public name on first use, so that a prediction does not load pandas."""
     if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+        return getattr(import_module(f"calibration.{_HOME[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """This package: `calibration.fit` is the function, `calibration.fit.summary` a module all the same."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """A folder that is imported does not take the place of the function of its name."""
+        if name not in _HOME:
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

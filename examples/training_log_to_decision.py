@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from calibration import fit
-from calibration.questions import AskedConfiguration
 from calibration.training.assessment import TrainingQuestion, assess
 from calibration.training.reading import read_training_log
+from specmodel.ask import AskedConfiguration
 
 HERE = Path(__file__).parent
 LOG, BENCH = HERE / "training" / "speculators.log.gz", HERE / "bench.csv"

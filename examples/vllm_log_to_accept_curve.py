@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from calibration import ingest
-from calibration.acceptance_intervals import conditional_intervals
+from calibration.readers.acceptance_intervals import conditional_intervals
 from specmodel import FullAccuracy
 from specmodel.acceptance import tail_spread
 

@@ -21,8 +21,8 @@ from scipy.optimize import minimize
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from calibration.physical.fit import MeasuredTimes, fit_physical
-from calibration.physical.pricing import interval_sd
+from calibration.rig.fit import MeasuredTimes, fit_physical
+from calibration.rig.pricing import interval_sd
 from specmodel.form_error import FormError, Loads
 from specmodel.physical_fit import PhysicalFit, Priced, measured_covariance
 from specmodel.rig import Rig

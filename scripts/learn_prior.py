@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from calibration.prior_learning import LearningSystem, learn_prior
-from calibration.public_systems import PublicSystem, learning_targets, public_systems
-from calibration.system_rows import system_rows
+from calibration.fit.prior_learning import LearningSystem, learn_prior
+from calibration.fit.public_systems import PublicSystem, learning_targets, public_systems
+from calibration.points.arrays import system_rows
 from specmodel.atomic_file import write_text_atomically
 from specmodel.prior import (
     ANY_ENGINE,

@@ -19,7 +19,7 @@ GPU_STACK = {"torch", "triton", "safetensors"}
 HEAVY = (*GPU_STACK, "pandas", "scipy", "matplotlib", "click", "rich", "iminuit", "drafter")
 HEAVY_FOR_THE_COMMAND_LINE = (*GPU_STACK, "pandas", "scipy", "matplotlib", "iminuit", "rich")
 PHYSICAL_FORM = (
-    "calibration.physical",
+    "calibration.rig",
     "specmodel.architecture",
     "specmodel.hardware",
     "specmodel.measurement",
@@ -159,7 +159,7 @@ def test_a_prediction_without_changes_loads_nothing_of_the_physical_form_that_it
         assert not [name for name in loaded if name.startswith(PHYSICAL_FORM)]
         changed = statement.replace("'2.5'", "'2.5', '--set', 'batch_size=2'")
         loaded = modules_after(changed, tmp_path, whole=True)
-        assert "calibration.physical.prediction" in loaded
+        assert "calibration.rig.prediction" in loaded
         assert loaded.isdisjoint(HEAVY_FOR_THE_COMMAND_LINE)
 
 

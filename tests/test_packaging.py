@@ -19,7 +19,7 @@ READS_EVERY_DATA_FILE = """
 import sys
 from pathlib import Path
 import specmodel
-from calibration.packaged import packaged_tables
+from calibration.points.packaged import packaged_tables
 from drafter.public_shapes import public_shapes
 from specmodel.prior import load_prior
 from specmodel.sources import sources

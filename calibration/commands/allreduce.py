@@ -8,8 +8,8 @@ import click
 from calibration.allreduce.runs import MOST_RANKS
 from calibration.commands.option_values import picture
 from calibration.commands.output_files import check_outputs
-from calibration.questions import UsageError
 from calibration.report.layout import wrapped
+from specmodel.ask import UsageError
 
 DEFAULT_OUTPUT = "allreduce.json"
 """Written where no other file is named."""

@@ -9,7 +9,7 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 def command(*, as_json: bool) -> None:
     """List the packaged systems: name, class, rows, what varies, source."""
-    from calibration.packaged import packaged_tables
+    from calibration.points.packaged import packaged_tables
     from calibration.report.packaged_systems import (
         packaged_json,
         packaged_text,

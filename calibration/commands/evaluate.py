@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from calibration.commands.large_files import progress_of
-from calibration.evaluation import SPLITS
+from calibration.evaluate import SPLITS
 from specmodel.errors import FitError
 
 
@@ -46,8 +46,8 @@ def command(
     The error is the relative error of the speed-up. Priors leave out every system of the same target
     model. Beside the model: one constant round cost, and the textbook formula.
     """
-    from calibration.evaluation import evaluate, nothing_to_evaluate
-    from calibration.evaluation_data import systems_to_evaluate
+    from calibration.evaluate import evaluate, nothing_to_evaluate
+    from calibration.evaluate_data import systems_to_evaluate
     from calibration.report.evaluation import (
         evaluation_json,
         print_evaluation,

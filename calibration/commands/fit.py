@@ -10,7 +10,7 @@ from calibration.commands.large_files import progress_of
 from calibration.commands.option_values import picture
 from calibration.commands.output_files import check_outputs
 from calibration.commands.rig_options import asked_rig, rig_options
-from calibration.questions import UsageError
+from specmodel.ask import UsageError
 
 
 @click.command()
@@ -59,8 +59,8 @@ def command(
         raise UsageError("a file or --data NAME", "nothing to fit")
     if str(output) == "-":
         raise UsageError("the name of a file", "standard output has the report, so -o cannot be -")
-    from calibration.fit_summary import fit_summary
-    from calibration.packaged import packaged_table
+    from calibration.fit.summary import fit_summary
+    from calibration.points.packaged import packaged_table
     from calibration.report.layout import wrapped
 
     table = packaged_table(name) if name else None

@@ -7,7 +7,7 @@ import click
 
 from calibration.commands.large_files import progress_of
 from calibration.commands.output_files import check_outputs
-from calibration.questions import UsageError
+from specmodel.ask import UsageError
 
 
 @click.command()
@@ -39,8 +39,8 @@ def command(*, files: tuple[Path, ...], output: Path | None, explain: bool, as_j
     if not files:
         raise UsageError("a file or a folder", "nothing to read")
     check_outputs([output], files)
-    from calibration.ingestion import first_error, ingest
-    from calibration.points import write_points
+    from calibration.points.ingestion import first_error, ingest
+    from calibration.points.points import write_points
     from calibration.report.layout import wrapped
 
     with progress_of(files) as progress:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from calibration.bounds import BOUNDS
+from specmodel.bounds import BOUNDS
 
 DEEPEST = int(BOUNDS["num_steps"].most)
 """Deepest draft that is answered for. [tokens]"""
@@ -24,7 +24,7 @@ class Number(click.FloatRange):
     Parameters
     ----------
     quantity : str
-        Key of `calibration.bounds.BOUNDS`.
+        Key of `specmodel.bounds.BOUNDS`.
     from_below : bool
         Leave what is below the bounds to the code that knows why; only what is above is refused.
     """

@@ -6,10 +6,6 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from calibration.accept_lengths import AskedAcceptLength
-from calibration.answer import Asked, answer, note_lines
-from calibration.arrival_question import AskedArrival
-from calibration.bounds import BOUNDS
 from calibration.commands.calibration_option import DEFAULT_CALIBRATION, chosen_calibration
 from calibration.commands.large_files import progress_of
 from calibration.commands.option_values import (
@@ -21,8 +17,12 @@ from calibration.commands.option_values import (
     picture,
 )
 from calibration.commands.output_files import check_outputs
-from calibration.questions import AskedConfiguration, UsageError
+from calibration.predict.accept_lengths import AskedAcceptLength
+from calibration.predict.answer import Asked, answer, note_lines
 from calibration.report.layout import wrapped
+from specmodel.arrival_question import AskedArrival
+from specmodel.ask import AskedConfiguration, UsageError
+from specmodel.bounds import BOUNDS
 from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
 from specmodel.units import MILLI
@@ -299,7 +299,7 @@ def _predict_arrival(
     calibration: Calibration, arrival: AskedArrival, asked: Asked, *, source: str, as_json: bool
 ) -> None:
     """Answer for a server at an arrival rate."""
-    from calibration.arrival_answer import arrival_answer
+    from calibration.predict.arrival import arrival_answer
     from calibration.report.arrival_report import arrival_json, arrival_text
 
     found = arrival_answer(calibration, arrival, asked, source=source)
@@ -323,7 +323,7 @@ def _asked_accept_length(log: Path | None, asked: AskedAcceptLength) -> AskedAcc
 
 def _predict_points(calibration: Calibration, path: Path, *, source: str, as_json: bool) -> None:
     """Predict every row of a file."""
-    from calibration.points_prediction import predict_points
+    from calibration.predict.points import predict_points
     from calibration.report.points_prediction import (
         points_prediction_csv,
         points_prediction_json,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from calibration.physical.draft import DraftChoice
-    from calibration.physical.from_points import AskedRig
+    from calibration.rig.draft import DraftChoice
+    from calibration.rig.from_points import AskedRig
     from specmodel.cost.allreduce_curve import AllReduceCurve
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -93,7 +93,7 @@ def asked_rig(
     FormatError
         If the measured all-reduces cannot be read, or are of another number of GPUs.
     """
-    from calibration.physical.from_points import AskedRig
+    from calibration.rig.from_points import AskedRig
 
     return AskedRig(
         model=model,
@@ -112,7 +112,7 @@ def _draft_choice(kind: str | None, drafter: Path | None) -> "DraftChoice | None
     """What the options say of the draft model; None where they say nothing."""
     if kind is None and drafter is None:
         return None
-    from calibration.physical.draft import DraftChoice, read_measured_draft
+    from calibration.rig.draft import DraftChoice, read_measured_draft
 
     # a record is of one GPU, so the draft model is whole on each
     return DraftChoice(

@@ -11,8 +11,8 @@ from calibration.commands.calibration_option import DEFAULT_CALIBRATION, chosen_
 from calibration.commands.large_files import progress_of
 from calibration.commands.option_values import DEEPEST, Number, ServedPairs, Until, picture
 from calibration.commands.output_files import check_outputs
-from calibration.questions import AskedConfiguration, UsageError
 from calibration.report.layout import wrapped
+from specmodel.ask import AskedConfiguration, UsageError
 from specmodel.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _system(calibration: Path | None, bench: tuple[Path, ...]) -> tuple["Calibra
     """The system that will serve, and where it is from."""
     if not bench:
         return chosen_calibration(calibration)
-    from calibration.fitting import fit
+    from calibration.fit.fit import fit
 
     with progress_of(bench):
         return fit(list(bench)), ", ".join(path.name for path in bench)

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from calibration.bounds import BOUNDS
 from calibration.commands.calibration_option import DEFAULT_CALIBRATION, chosen_calibration
 from calibration.commands.option_values import DEEPEST, Number, changes_of
 from calibration.commands.rig_options import asked_rig, rig_options
-from calibration.questions import AskedConfiguration, UsageError
+from specmodel.ask import AskedConfiguration, UsageError
+from specmodel.bounds import BOUNDS
 from specmodel.errors import ParameterError
 
 if TYPE_CHECKING:
-    from calibration.physical.scenario import Scenario
+    from calibration.rig.scenario import Scenario
     from specmodel.physical_fit import PhysicalFit
 
 _MOST_TOKENS = int(BOUNDS["num_draft_tokens"].most)
@@ -95,7 +95,7 @@ def command(
     named = any(value for value in rig.values())
     if named and calibration is not None:
         raise UsageError("one of them", "--calibration and --model both say what the rig is")
-    from calibration.physical.whatif import what_if
+    from calibration.rig.whatif import what_if
 
     try:
         if named:
@@ -117,9 +117,9 @@ def command(
 
 def _named(rig: dict[str, Any], asked: AskedConfiguration, accept: float | None) -> "Scenario":
     """A rig from names, at the load that was asked for."""
-    from calibration.physical.draft import DraftChoice
-    from calibration.physical.from_points import named_model
-    from calibration.physical.scenario import KV_BYTES, Scenario, card_link, edition_of
+    from calibration.rig.draft import DraftChoice
+    from calibration.rig.from_points import named_model
+    from calibration.rig.scenario import KV_BYTES, Scenario, card_link, edition_of
 
     given = asked_rig(**rig)
     for option, value in (
@@ -156,7 +156,7 @@ def _calibrated(
     path: Path | None, asked: AskedConfiguration, accept: float | None
 ) -> "tuple[Scenario, PhysicalFit]":
     """The rig of a calibration at one of its configurations, with its fit."""
-    from calibration.physical.prediction import calibrated_scenario
+    from calibration.rig.prediction import calibrated_scenario
 
     known, _ = chosen_calibration(path)
     if not known.num_points:

@@ -21,7 +21,7 @@ from calibration.plots.style import (
     legend_mm,
     new_figure,
 )
-from calibration.system_rows import SystemRows
+from calibration.points.arrays import SystemRows
 from specmodel.calibration import Calibration
 from specmodel.posterior import LogSpeedup, Rows, effect_index
 from specmodel.units import PERCENT

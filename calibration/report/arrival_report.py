@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from calibration.arrival_answer import ArrivalAnswer, ServedWay
+from calibration.predict.arrival import ArrivalAnswer, ServedWay
 from calibration.report.layout import (
     fits,
     interval,

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from calibration.evaluation import Evaluation
-from calibration.scores import Overall, Score
+from calibration.evaluate import Evaluation
+from calibration.evaluate_scores import Overall, Score
 
 SCHEMA_VERSION = 1
 

@@ -3,8 +3,8 @@
 from dataclasses import asdict
 from typing import Any
 
-from calibration.physical.explain import FACTOR_WORDS, Explanation
 from calibration.report.prediction_json import estimate_json
+from calibration.rig.explain import FACTOR_WORDS, Explanation
 from specmodel.units import GIGA, MILLI
 
 

@@ -2,7 +2,6 @@
 
 import math
 
-from calibration.physical.explain import FACTOR_WORDS, Agreement, Explanation, FactorEstimate
 from calibration.report.configuration_words import short_words
 from calibration.report.layout import (
     fits,
@@ -15,6 +14,7 @@ from calibration.report.layout import (
     wrapped,
 )
 from calibration.report.rig_words import PART_NAMES, memory_words, rig_words, round_words
+from calibration.rig.explain import FACTOR_WORDS, Agreement, Explanation, FactorEstimate
 from specmodel.calibration import PRIOR_DOMINATED
 from specmodel.question import Estimate
 from specmodel.units import MILLI

@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from calibration.fit_summary import FitSummary
+from calibration.fit.summary import FitSummary
 from calibration.report.explain_json import explain_json
 from specmodel.constants import CONSTANTS
 from specmodel.question import Estimate

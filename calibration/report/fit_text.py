@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from calibration.fit_summary import ConfigurationCost, FitSummary
+from calibration.fit.summary import ConfigurationCost, FitSummary
 from calibration.report.configuration_words import short_words
 from calibration.report.explain_text import explain_text
 from calibration.report.layout import (

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from calibration.acceptance_intervals import conditional_intervals, full_intervals
-from calibration.ingestion import Ingested, IngestedGroup
+from calibration.points.ingestion import Ingested, IngestedGroup
 from calibration.readers import Cell
+from calibration.readers.acceptance_intervals import conditional_intervals, full_intervals
 
 SCHEMA_VERSION = 1
 

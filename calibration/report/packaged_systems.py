@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from calibration.packaged import PackagedTable
-from calibration.packaged_contents import Varying, varying_columns
+from calibration.points.packaged import PackagedTable
+from calibration.points.packaged_contents import Varying, varying_columns
 from calibration.report.layout import WIDTH, table, wrapped
 from specmodel.units import KIBI
 

@@ -4,8 +4,8 @@ import csv
 import io
 from typing import Any
 
-from calibration.notes import Note
-from calibration.points_prediction import PointPrediction, PointPredictions
+from calibration.points.notes import Note
+from calibration.predict.points import PointPrediction, PointPredictions
 
 SCHEMA_VERSION = 1
 """Version of the JSON of predicted points. 1: first release."""

@@ -3,8 +3,8 @@
 import math
 from typing import Any
 
-from calibration.answer import Answer, DepthAnswer
-from calibration.notes import Note
+from calibration.points.notes import Note
+from calibration.predict.answer import Answer, DepthAnswer
 from specmodel.prediction import Prediction
 from specmodel.question import Estimate
 from specmodel.units import MILLI

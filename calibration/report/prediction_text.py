@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from calibration.answer import Answer, Claim, DepthAnswer, Identity
+from calibration.predict.answer import Answer, Claim, DepthAnswer, Identity
 from calibration.report.layout import (
     WIDTH,
     fits,

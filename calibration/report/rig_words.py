@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:  # a prediction that prices no rig starts without the physical form
-    from calibration.physical.scenario import Scenario
+    from calibration.rig.scenario import Scenario
     from specmodel.architecture import MemoryFit
 
 PART_NAMES: Final[Mapping[str, str]] = {

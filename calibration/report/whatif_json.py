@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from calibration.physical.pricing import ScenarioPrice
-from calibration.physical.whatif import Row, WhatIf
 from calibration.report.prediction_json import estimate_json
+from calibration.rig.pricing import ScenarioPrice
+from calibration.rig.whatif import Row, WhatIf
 from specmodel.question import Estimate
 from specmodel.units import GIGA, MILLI
 

@@ -1,7 +1,5 @@
 """What-if tables as text: the base, where its round goes, and changes by their effect."""
 
-from calibration.physical.pricing import ScenarioPrice
-from calibration.physical.whatif import Row, WhatIf
 from calibration.report.layout import (
     interval,
     labelled,
@@ -12,6 +10,8 @@ from calibration.report.layout import (
     wrapped,
 )
 from calibration.report.rig_words import PART_NAMES, memory_words, rig_words, round_words
+from calibration.rig.pricing import ScenarioPrice
+from calibration.rig.whatif import Row, WhatIf
 from specmodel.question import Estimate
 from specmodel.units import MILLI
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from calibration.accept_lengths import AskedAcceptLength
+from calibration.predict.accept_lengths import AskedAcceptLength
 from calibration.training.log_acceptance import log_acceptance
 from calibration.training.reading import read_training_log
 from calibration.training.records import Kind

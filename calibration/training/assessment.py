@@ -8,7 +8,6 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.questions import AskedConfiguration, UsageError
 from calibration.training.accept_length_path import AcceptLengthPath, projected_path
 from calibration.training.curves import AccuracyCurves
 from calibration.training.decision import TARGET_SPEEDUP, TrainingDecision, decide
@@ -21,6 +20,7 @@ from calibration.training.served_as import ServedAs, served_as
 from calibration.training.training_log import TrainingLog
 from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
 from specmodel.acceptance.consistency import Finding
+from specmodel.ask import AskedConfiguration, UsageError
 from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
 from specmodel.units import KILO

@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final, final
 
-from calibration.diagnosis import FAR_ABOVE
-from calibration.notes import Note, broken_baseline_notes
-from calibration.prediction_notes import calibration_notes, prediction_notes
+from calibration.fit.diagnosis import FAR_ABOVE
+from calibration.points.notes import Note, broken_baseline_notes
+from calibration.predict.notes import calibration_notes, prediction_notes
 from calibration.training.accept_length_path import AcceptLengthPath
 from calibration.training.outlook import (
     CheckpointOutlook,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from calibration.file_groups import PathLike
+from calibration.points.files import PathLike
 from calibration.training.line_readers import LineReaders
 from calibration.training.raw_merging import merged
 from calibration.training.records import RawLog

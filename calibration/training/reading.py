@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from calibration.file_groups import PathLike, files_of
+from calibration.points.files import PathLike, files_of
 from calibration.readers.log_file import LogFile
 from calibration.training.family_facts import FAMILIES
 from calibration.training.line_readers import LineReaders

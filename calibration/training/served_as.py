@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from calibration.questions import (
+from specmodel.ask import (
     AskedConfiguration,
     UsageError,
     calibrated_depth,

@@ -7,7 +7,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from calibration import fit, read_points
-from calibration.packaged import packaged_table
+from calibration.points.packaged import packaged_table
 
 
 @pytest.mark.benchmark(group="fit")

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from calibration.cli import main
-from calibration.fitting import fit
+from calibration.fit.fit import fit
 
 RunCommand: TypeAlias = Callable[..., Result]
 

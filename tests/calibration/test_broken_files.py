@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from calibration.ingestion import ingest
-from calibration.points import format_points
+from calibration.points.ingestion import ingest
+from calibration.points.points import format_points
 from calibration.report.ingest_json import ingest_json
 from calibration.report.ingest_text import ingest_text
 from specmodel.errors import SpecModelError

@@ -154,7 +154,7 @@ def test_an_unexpected_error_is_one_line_that_asks_for_a_report(
     def broken(*_: object) -> None:
         raise RuntimeError("first\nsecond")
 
-    monkeypatch.setattr("calibration.packaged.packaged_tables", broken)
+    monkeypatch.setattr("calibration.points.packaged.packaged_tables", broken)
     result = specmodel("data")
     assert result.exit_code == 1
     line = one_line(result)
@@ -168,7 +168,7 @@ def test_an_interruption_is_one_line(specmodel: Run, monkeypatch: pytest.MonkeyP
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("calibration.packaged.packaged_tables", interrupted)
+    monkeypatch.setattr("calibration.points.packaged.packaged_tables", interrupted)
     result = specmodel("data")
     assert result.exit_code == 1
     assert result.stderr.splitlines()[-1] == "Error: interrupted"
@@ -214,7 +214,7 @@ def test_a_cold_prediction_loads_numpy_and_click_and_nothing_heavy(here: Path) -
     assert "numpy" in loaded
     assert {name for name in loaded if name.partition(".")[0] in HEAVY or name in HEAVY} == set()
     assert "specmodel.acceptance" not in loaded
-    assert "calibration.points" not in loaded
+    assert "calibration.points.points" not in loaded
 
 
 def test_help_loads_no_command(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from calibration.ingestion import ingest
+from calibration.points.ingestion import ingest
 from calibration.report.ingest_json import ingest_json
 
 ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from calibration import evaluate, read_points
-from calibration.evaluation import EvaluatedSystem, Evaluation, evaluated_systems
-from calibration.evaluation_data import systems_to_evaluate
-from calibration.packaged import packaged_table
-from calibration.splits import (
+from calibration.evaluate import EvaluatedSystem, Evaluation, evaluated_systems
+from calibration.evaluate_data import systems_to_evaluate
+from calibration.evaluate_splits import (
     ConfigurationSplit,
     FewRowsSplit,
     LoadSplit,
     RowSplit,
     WorkloadSplit,
 )
-from calibration.system_rows import numbers, texts
+from calibration.points.arrays import numbers, texts
+from calibration.points.packaged import packaged_table
 from specmodel.errors import FitError, ParameterError, UnknownKeyError
 
 SOUND_TARGETS = 7

@@ -18,8 +18,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from numpy.typing import NDArray
 
-from calibration.fitting import fit, with_expert_counts
-from calibration.packaged import packaged_table
+from calibration.fit.fit import fit, with_expert_counts
 from calibration.plots import (
     figure_format,
     fit_figure,
@@ -31,8 +30,9 @@ from calibration.plots import (
 from calibration.plots.point_groups import point_axis, point_groups, varying
 from calibration.plots.prediction_lines import prediction_lines
 from calibration.plots.style import CATEGORIES, ordered_colours
-from calibration.points import read_points
-from calibration.system_rows import SystemRows, system_rows
+from calibration.points.arrays import SystemRows, system_rows
+from calibration.points.packaged import packaged_table
+from calibration.points.points import read_points
 from specmodel.atomic_file import OutputError
 from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError

@@ -3,11 +3,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibration.fitting import fit
+from calibration.fit.fit import fit
 from calibration.plots.train_plot import plot_training, training_figure
-from calibration.questions import AskedConfiguration
 from calibration.training.assessment import Assessment, TrainingQuestion, assess
 from calibration.training.reading import read_training_log
+from specmodel.ask import AskedConfiguration
 from specmodel.errors import ParameterError
 
 LOGS = Path(__file__).parents[1] / "fixtures" / "training"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from calibration import fit
-from calibration.packaged import packaged_table
+from calibration.points.packaged import packaged_table
 from specmodel import AcceptLength, Calibration, Question, predict
 from specmodel.atomic_file import OutputError
 from specmodel.calibration import calibration_from_record, calibration_to_record

@@ -6,7 +6,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from calibration.map_fit import fit_rows
+from calibration.fit.posterior_mode import fit_rows
 from specmodel.cost import BatchCurve, round_cost, round_terms
 from specmodel.errors import ParameterError
 from specmodel.optimum import choose_among, choose_depth, draw_rounds

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from calibration.map_fit import MapFit, fit_rows
+from calibration.fit.posterior_mode import MapFit, fit_rows
 from specmodel.constants import NAMES, NUM_CONSTANTS, index_of, to_natural
 from specmodel.cost import BatchCurve, RoundTerms, round_cost, round_terms
 from specmodel.posterior import Rows

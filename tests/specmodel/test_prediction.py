@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from calibration import fit, read_points
-from calibration.packaged import packaged_table
-from calibration.table import Points
+from calibration.points.packaged import packaged_table
+from calibration.points.table import Points
 from specmodel import AcceptLength, Calibration, Configuration, Question, predict
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from calibration.map_fit import fit_rows
+from calibration.fit.posterior_mode import fit_rows
 from specmodel.constants import index_of, to_internal
 from specmodel.cost import round_cost, round_terms
 from specmodel.posterior import Rows

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from calibration.points import Points, read_points
+from calibration.points.points import Points, read_points
 from specmodel.errors import FormatError
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "engines" / "csv"

@@ -4,10 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibration.questions import AskedConfiguration, UsageError
 from calibration.training.assessment import Assessment, TrainingQuestion, assess
 from calibration.training.reading import read_training_log
 from specmodel.acceptance import TransferFactor
+from specmodel.ask import AskedConfiguration, UsageError
 from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
 from tests.calibration.training.log_texts import train_line, val_line

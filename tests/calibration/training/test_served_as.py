@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from calibration.questions import AskedConfiguration, UsageError
 from calibration.training.served_as import served_as
+from specmodel.ask import AskedConfiguration, UsageError
 from specmodel.calibration import Calibration
 
 

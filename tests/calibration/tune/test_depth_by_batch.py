@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from calibration.fitting import fit
-from calibration.packaged import packaged_table
+from calibration.fit.fit import fit
+from calibration.points.packaged import packaged_table
 from calibration.tune.depth_by_batch import (
     TIE,
     batches_to_choose_for,

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibration.fitting import fit
-from calibration.packaged import packaged_table
+from calibration.fit.fit import fit
+from calibration.points.packaged import packaged_table
 from calibration.readers import sglang_dspark_cost_table
 from calibration.readers.reading import SourceText
 from calibration.readers.sglang_dspark_cost_table import DsparkTable

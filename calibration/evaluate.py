@@ -1,0 +1,319 @@
+"""How wrong the model is on points it has not seen, beside simple baselines."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.evaluate_scores import CENTRAL, Overall, Predictions, Score, overall_of, score_of
+from calibration.evaluate_splits import (
+    ConfigurationSplit,
+    FewRowsSplit,
+    FittedSplit,
+    LoadSplit,
+    RowSplit,
+    Split,
+    WorkloadSplit,
+)
+from calibration.fit.fit import with_expert_counts
+from calibration.fit.posterior_mode import fit_rows
+from calibration.points.arrays import SystemRows, numbers, system_rows, texts
+from calibration.points.systems import systems
+from calibration.points.table import Points
+from calibration.points.unsound import assess_soundness
+from specmodel.cost import UNKNOWN_DEPTH_NUM_STEPS
+from specmodel.errors import FitError, ParameterError
+from specmodel.posterior import NEW, Posterior, Rows
+from specmodel.prior import Prior, load_prior
+from specmodel.student_t import student_t_quantile
+from specmodel.textbook import textbook_speedup
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+FEW_ROWS = (0, 1, 2, 5)
+SPLITS = ("workload", "config", "row", "few", "load", "fitted")
+
+TEXTBOOK_DRAFT_COST = 0.05
+"""Draft cost ratio that the textbook formula assumes where nothing was measured: an overhead of 15 %
+at depth 3, the slip of theory.md E4. [-]"""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluatedSystem:
+    """A system to evaluate on.
+
+    Parameters
+    ----------
+    name, target_model : str
+        What it is called; the target model is left out of the prior.
+    rows : SystemRows
+        Its rows with sound baselines.
+    prior : Prior
+        Learned without its target model.
+    """
+
+    name: str
+    target_model: str
+    rows: SystemRows
+    prior: Prior
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Everything that `evaluate` found.
+
+    Parameters
+    ----------
+    scores : tuple of Score
+        By split, then system.
+    overall : tuple of Overall
+        By split.
+    not_applicable : tuple of str
+        Splits that no system has rows for.
+    set_aside : tuple of str
+        Systems and workloads left out, with the reason.
+    """
+
+    scores: tuple[Score, ...]
+    overall: tuple[Overall, ...]
+    not_applicable: tuple[str, ...]
+    set_aside: tuple[str, ...]
+
+
+def evaluate(
+    points: Points | Sequence[EvaluatedSystem],
+    *,
+    splits: Iterable[str] = SPLITS,
+    num_rows: int | None = None,
+    draws: int = 25,
+    seed: int = 1,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Evaluation:
+    r"""Errors of predictions for rows that the fit has not seen.
+
+    .. math:: e = \left|\frac{\hat S}{S} - 1\right|
+
+    Parameters
+    ----------
+    points : Points, or sequence of EvaluatedSystem
+        What was measured; points are separated into systems, the unsound ones set aside.
+    splits : iterable of str
+        Of ``workload, config, row, few, load, fitted``; ``all`` for every one.
+    num_rows : int, optional
+        Calibration rows of ``few``; by default 0, 1, 2 and 5.
+    draws : int
+        Random choices of those rows.
+    seed : int
+        Of the choices and of the bootstrap.
+    progress : callable
+        Called with the system's name before each is evaluated.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    ParameterError
+        If a split is unknown.
+    FitError
+        If no system has rows to evaluate.
+
+    Notes
+    -----
+    The prior leaves out every system of the same target model. Baselines of the workloads are known,
+    as they are to a user. theory.md part D.
+
+    Examples
+    --------
+    >>> from calibration import read_points
+    >>> from calibration.packaged import packaged_table
+    >>> found = evaluate(read_points(packaged_table("vllm-20780-eagle3").path), splits=["row"])
+    >>> found.scores[0].mape < 0.03
+    True
+    """
+    if isinstance(points, Points):
+        found, set_aside = evaluated_systems(points)
+    else:
+        found, set_aside = list(points), ()
+    if not found:
+        raise FitError(nothing_to_evaluate(set_aside))
+    chosen = _splits(splits, num_rows, draws, seed)
+    results: dict[str, list[tuple[str, str, Predictions]]] = {split.name: [] for split in chosen}
+    for system in found:
+        progress(system.name)
+        for split in chosen:
+            predictions = _predict_split(system, split)
+            if predictions is not None:
+                results[split.name].append(
+                    (system.name, system.target_model or system.name, predictions)
+                )
+    generator = np.random.default_rng(seed)
+    return Evaluation(
+        scores=tuple(
+            score_of(system, name, predictions)
+            for name, pairs in results.items()
+            for system, _, predictions in pairs
+        ),
+        overall=tuple(
+            overall_of(name, pairs, generator) for name, pairs in results.items() if pairs
+        ),
+        not_applicable=tuple(name for name, pairs in results.items() if not pairs),
+        set_aside=tuple(set_aside),
+    )
+
+
+def nothing_to_evaluate(set_aside: Sequence[str]) -> str:
+    """Why there is no system to evaluate, in one line."""
+    if set_aside:
+        return "no system to evaluate: " + "; ".join(set_aside)
+    return "no system to evaluate: each needs rows with accept length, throughput and baseline"
+
+
+def evaluated_systems(points: Points) -> tuple[list[EvaluatedSystem], tuple[str, ...]]:
+    """Sound systems of some points with their priors, and what was set aside."""
+    found, set_aside = [], []
+    for system in systems(points):
+        soundness = assess_soundness(system.points)
+        said = [warning for warning in soundness.warnings if warning.code == "unsound_system"]
+        set_aside += [
+            f"{system.label}: {warning.message}" for warning in said or soundness.warnings
+        ]
+        if not soundness.sound:
+            continue
+        frame = with_expert_counts(system.points.where(soundness.kept).frame)
+        rows = system_rows(frame)
+        if len(rows.rows):
+            target = texts(frame, "target_model")[0]
+            prior = load_prior(
+                experts_known=rows.experts_known,
+                engine=texts(frame, "engine")[0],
+                without_target=target,
+            )
+            found.append(
+                EvaluatedSystem(name=system.label, target_model=target, rows=rows, prior=prior)
+            )
+    return found, tuple(set_aside)
+
+
+def _splits(names: Iterable[str], num_rows: int | None, draws: int, seed: int) -> list[Split]:
+    """Split objects by name."""
+    wanted = list(names)
+    if "all" in wanted:
+        wanted = list(SPLITS)
+    counts = FEW_ROWS if num_rows is None else (num_rows,)
+    table: dict[str, list[Split]] = {
+        "workload": [WorkloadSplit()],
+        "config": [ConfigurationSplit()],
+        "row": [RowSplit()],
+        "few": [FewRowsSplit(count, draws, seed) for count in counts],
+        "load": [LoadSplit(measured=True), LoadSplit(measured=False)],
+        "fitted": [FittedSplit()],
+    }
+    for name in wanted:
+        if name not in table:
+            raise ParameterError("split", name, f"one of {', '.join((*SPLITS, 'all'))}")
+    return [split for name in wanted for split in table[name]]
+
+
+def _seen_only(rows: Rows, seen: Mask) -> Rows:
+    """Rows with effects renumbered to those that the seen rows hold; the others are new."""
+
+    def renumbered(index: NDArray[np.intp]) -> NDArray[np.intp]:
+        levels = np.unique(index[seen])
+        place = np.full(int(index.max(initial=0)) + 1, NEW, dtype=np.intp)
+        place[levels] = np.arange(levels.size)
+        return place[index]
+
+    return replace(rows, configuration=renumbered(rows.configuration), run=renumbered(rows.run))
+
+
+def _predict_split(system: EvaluatedSystem, split: Split) -> Predictions | None:
+    """Predict every test row of a split; None where the split does not apply."""
+    rows, truth = system.rows.rows, system.rows.log_speedup
+    parts: list[tuple[Array, Mask, Array, Array, Array]] = []
+    predicted = np.full(len(rows), np.nan)
+    regrets = []
+    for seen, tested in split.parts(system.rows):
+        known = _seen_only(rows, seen)
+        posterior = Posterior.from_prior(system.prior)
+        if seen.any():
+            posterior = fit_rows(
+                known.take(seen),
+                truth[seen],
+                system.prior,
+                spread_log_sd=system.rows.spread_log_sd[seen],
+            ).posterior
+        answer = posterior.predict(known.take(tested))
+        width = student_t_quantile((1 + CENTRAL) / 2, answer.degrees_of_freedom) * answer.log_sd
+        away = answer.location - truth[tested]
+        parts.append(
+            (
+                np.expm1(away),
+                np.abs(away) <= width,
+                np.expm1(width),
+                _constant_error(system.rows, seen, tested),
+                _textbook_error(system.rows, seen, tested),
+            )
+        )
+        predicted[tested] = answer.location
+        if isinstance(split, FewRowsSplit):
+            regrets.append(_regret(system.rows, np.where(tested, predicted, truth)))
+    if not parts:
+        return None
+    error, covered, half_width, constant, textbook = (
+        np.concatenate(column) for column in zip(*parts, strict=True)
+    )
+    if not regrets:
+        regrets.append(_regret(system.rows, predicted))
+    return Predictions(
+        error=error,
+        covered=covered.astype(np.bool_),
+        half_width=half_width,
+        constant_error=constant,
+        textbook_error=textbook,
+        regret=float(np.mean(regrets)),
+    )
+
+
+def _constant_error(rows: SystemRows, seen: Mask, tested: Mask) -> Array:
+    """Error of one round cost for all: the geometric mean of what the seen rows imply."""
+    if not seen.any():
+        return np.full(int(tested.sum()), np.nan)
+    log_cost = np.log(rows.rows.accept_length) - rows.log_speedup
+    guess = np.log(rows.rows.accept_length[tested]) - log_cost[seen].mean()
+    return np.asarray(np.expm1(guess - rows.log_speedup[tested]))
+
+
+def _textbook_error(rows: SystemRows, seen: Mask, tested: Mask) -> Array:
+    """Error of the textbook formula, its draft cost the median that the seen rows imply."""
+    steps = np.nan_to_num(numbers(rows.frame, "num_steps"), nan=UNKNOWN_DEPTH_NUM_STEPS)
+    ratio = TEXTBOOK_DRAFT_COST
+    if seen.any():
+        cost = rows.rows.accept_length[seen] / np.exp(rows.log_speedup[seen])
+        ratio = max(float(np.median((cost - 1.0) / np.maximum(steps[seen], 1.0))), 0.0)
+    guess = textbook_speedup(rows.rows.accept_length[tested], steps[tested], ratio)
+    return np.asarray(guess / np.exp(rows.log_speedup[tested]) - 1.0)
+
+
+def _regret(rows: SystemRows, predicted: Array) -> float:
+    """Mean relative loss of choosing the configuration that the predictions call best.
+
+    Configurations compete within a workload, draft model and load; accept lengths are the points'.
+    """
+    columns = ("workload", "draft_model", "batch_size", "context_tokens")
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for index, key in enumerate(zip(*(texts(rows.frame, name) for name in columns), strict=True)):
+        if np.isfinite(predicted[index]):
+            groups.setdefault(key, []).append(index)
+    losses = []
+    for members in groups.values():
+        if len(set(rows.rows.configuration[members].tolist())) > 1:
+            best = members[int(np.argmax(predicted[members]))]
+            losses.append(-np.expm1(rows.log_speedup[best] - rows.log_speedup[members].max()))
+    return float(np.mean(losses)) if losses else np.nan

@@ -1,0 +1,1 @@
+"""Fit: from points of one system to a calibration."""

@@ -1,0 +1,125 @@
+"""Whether rounds cost more than on public systems, and what to look at when they do."""
+
+from typing import NamedTuple
+
+from calibration.rig.explain import Explanation
+from calibration.rig.scenario import Scenario
+from specmodel.calibration import Calibration, Observation
+from specmodel.posterior import Posterior
+from specmodel.prediction import predict
+from specmodel.question import AcceptLength, Configuration, Estimate, Question
+
+FEW_REQUESTS = 4.0
+"""Batch up to which a step is bound by reading weights, so that these causes apply. [-]"""
+
+FAR_ABOVE = 1.1
+"""Round cost over the upper end of public systems from which it is worth a diagnosis. [-]"""
+
+_LONG_CONTEXT = 4096.0
+
+
+class Diagnosis(NamedTuple):
+    """A round cost beyond what public systems show, and what to test, in this order."""
+
+    observation: Observation
+    public: Estimate
+    causes: tuple[str, ...]
+
+
+def diagnose(calibration: Calibration, explanation: Explanation | None = None) -> Diagnosis | None:
+    """What is wrong where rounds are far more expensive than on public systems; None where not.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        Of some points.
+    explanation : Explanation, optional
+        Its physical form, which gives the causes their size.
+
+    Returns
+    -------
+    Diagnosis or None
+        For the configuration furthest above the central 90 % of public systems at its depth.
+
+    Notes
+    -----
+    The order of the causes is that of theory.md part E; where the physical form knows the rig, that of
+    what each adds to a round. Batches above `FEW_REQUESTS` are left out: there a high cost may be the
+    verification itself.
+    """
+    public = Calibration.from_prior(calibration.prior)
+    found: list[tuple[float, Observation, Estimate]] = []
+    for observation in calibration.observations:
+        batch = observation.configuration.batch_size
+        if batch is not None and batch > FEW_REQUESTS:
+            continue
+        expected = _public_cost(public, calibration, observation.configuration)
+        excess = observation.decode_round_cost / expected.high
+        if excess > FAR_ABOVE:
+            found.append((excess, observation, expected))
+    if not found:
+        return None
+    _, observation, expected = max(found, key=lambda one: one[0])
+    return Diagnosis(
+        observation=observation,
+        public=expected,
+        causes=_causes(calibration, observation.configuration, explanation),
+    )
+
+
+def _causes(
+    calibration: Calibration, configuration: Configuration, explanation: Explanation | None
+) -> tuple[str, ...]:
+    """What to test for a configuration, the likeliest first, or the largest."""
+    causes = [
+        ("the draft does not run in a CUDA graph", "draft host"),
+        ("a draft sharded over GPUs: an all-reduce at every draft step", "draft all-reduce"),
+    ]
+    if explanation is None or _library_over_pcie(explanation.scenario):
+        library = "NCCL all-reduce on more than two PCIe GPUs (no peer-to-peer)"
+        causes.append((library, "verify all-reduce"))
+    if calibration.num_experts != 0:
+        experts = "MoE: verifying k + 1 tokens reads several times the experts"
+        causes.append((experts, "verify memory"))
+    if (configuration.context_tokens or 0.0) > _LONG_CONTEXT:
+        causes.append(("the KV cache is read once per verified row, not per request", ""))
+    if configuration.num_steps is None or (configuration.topk or 1.0) > 1.0:
+        causes.append(("overhead of a draft tree (try topk 1)", ""))
+    if explanation is not None:
+        causes = _by_size(causes, explanation)
+    return (
+        *(text for text, _ in causes),
+        "a wrong baseline: other flags, load or scope than the run",
+    )
+
+
+def _library_over_pcie(rig: Scenario) -> bool:
+    """Whether an engine leaves the all-reduces of a rig to the library."""
+    return rig.tp_size > 2 and rig.interconnect.startswith("pcie") and rig.kernel != "engine"
+
+
+def _by_size(causes: list[tuple[str, str]], explanation: Explanation) -> list[tuple[str, str]]:
+    """Causes with what they add to a round in the fitted form, largest first; without a size last."""
+    added = {one.name: one.added_s / explanation.step.median for one in explanation.causes}
+    sized = [
+        (f"{text}: {added[part]:+.2f} steps" if added.get(part, 0.0) > 0 else text, part)
+        for text, part in causes
+        if part not in added or added[part] > 0
+    ]
+    return sorted(sized, key=lambda cause: -added.get(cause[1], 0.0))
+
+
+def _public_cost(
+    public: Calibration, calibration: Calibration, configuration: Configuration
+) -> Estimate:
+    """Round cost of public systems at a configuration, experts as in the calibrated system."""
+    from dataclasses import replace
+
+    prior = replace(
+        public,
+        posterior=Posterior.from_prior(calibration.prior),
+        num_experts=calibration.num_experts,
+        experts_per_token=calibration.experts_per_token,
+    )
+    question = Question(accept_length=AcceptLength.exact(1.0), configuration=configuration)
+    return predict(prior, [question])[0].round_cost

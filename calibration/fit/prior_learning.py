@@ -1,0 +1,197 @@
+"""Empirical Bayes: the prior of a new system from the systems that were measured."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from calibration.fit.posterior_mode import MapFit, fit_rows
+from specmodel.constants import NUM_CONSTANTS, to_internal
+from specmodel.posterior import Rows
+from specmodel.prior import Noise, Prior
+
+Array = NDArray[np.float64]
+
+START = to_internal(np.array([1.1, 0.06, 0.12, 0.06, 0.1, 0.5, 0.95, 0.5, 0.9]))
+"""Centre from which learning starts, in the order of `NAMES`; a weak pull towards it remains where
+few systems speak. fixed_cost, step_cost, tree_cost and non_decode_share near theory.md part D."""
+
+START_WEIGHT = 0.5
+"""Systems' worth of weight of `START` in the centre."""
+
+WEAK_SD = np.array([0.08, 0.20, 0.30, 0.50, 0.60, 0.80, 1.0, 0.60, 1.0])
+"""Between-system spread, on the internal scale, that counts as `PSEUDO_SYSTEMS` systems."""
+
+
+PSEUDO_SYSTEMS = 3.0
+"""Systems that `WEAK_SD` counts as. [-]"""
+
+NOISE_INFLATION = 1.05
+"""Factor on the learned noise, for what was learned of it from few systems. Chosen by systems that were
+left out: the log score of their predictions grows with it, and up to this value the intervals of every
+calibrated split cover 87 to 93 % (`specmodel evaluate`). [-]"""
+
+PSEUDO_EFFECTS = 10.0
+"""Effects' worth of weight of `WEAK_NOISE` in each standard deviation of the noise."""
+
+WEAK_NOISE = Noise(
+    row_log_sd=0.02, configuration_log_sd=0.02, run_log_sd=0.03, degrees_of_freedom=8.0
+)
+
+_DEGREES_OF_FREEDOM = np.array([3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 14.0, 20.0, 30.0])
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningSystem:
+    """One measured system to learn from.
+
+    Parameters
+    ----------
+    name, target_model : str
+        What it is called; the target model decides what is left out together.
+    rows : Rows
+        Its speculative rows.
+    log_speedup : numpy.ndarray
+        Measured, [-].
+    """
+
+    name: str
+    target_model: str
+    rows: Rows
+    log_speedup: Array
+
+
+def learn_prior(
+    systems: Sequence[LearningSystem], *, name: str, start: Prior | None = None, rounds: int = 40
+) -> Prior:
+    r"""Prior of the constants and the noise that make the measured systems most likely.
+
+    .. math:: \mu = \frac{\sum_s w_s x_s + w_0 x_0}{\sum_s w_s + w_0},\quad
+              \sigma^2 = \frac{\sum_s (x_s-\mu)^2 + c_s + n_0 s_0^2}{n_s + n_0}
+              \left(1 + \frac{1}{\sum_s w_s + w_0}\right)
+
+    Parameters
+    ----------
+    systems : sequence of LearningSystem
+        At least one.
+    name : str
+        What to call it.
+    start : Prior, optional
+        Where to start from; by default the weak prior.
+    rounds : int
+        Rounds of expectation and maximisation.
+
+    Returns
+    -------
+    Prior
+
+    Notes
+    -----
+    Expectation-maximisation with a Gaussian (Laplace) posterior per system. Weak pseudo-systems keep the
+    spread proper where few systems speak; constants are independent. The degrees of freedom of the noise
+    are those that make the systems' own noise levels most likely, on a grid.
+    """
+    knows = np.zeros((1, NUM_CONSTANTS))
+    prior = start or Prior(
+        mean=START,
+        covariance=np.diag((2 * WEAK_SD) ** 2),
+        noise=WEAK_NOISE,
+        name="weak",
+        learned_from=(),
+    )
+    names = tuple(system.name for system in systems)
+    for _ in range(rounds):
+        fits = [fit_rows(system.rows, system.log_speedup, prior) for system in systems]
+        means = np.array([fit.posterior.mean[:NUM_CONSTANTS] for fit in fits])
+        # A system counts by what it knows of a constant; one that knows nothing says nothing.
+        spread = np.array([np.diag(fit.posterior.covariance)[:NUM_CONSTANTS] for fit in fits])
+        # One that is unlike the others counts less: the prior is Student-t.
+        weight = 1.0 / np.array([[fit.prior_width] for fit in fits])
+        knows = weight * np.clip(1.0 - weight * spread / np.diag(prior.covariance), 0.0, 1.0)
+        centre = (np.sum(knows * means, axis=0) + START_WEIGHT * START) / (
+            knows.sum(axis=0) + START_WEIGHT
+        )
+        centred = means - centre
+        # Few systems cannot tell how constants go together, so the prior keeps them independent.
+        variance = (
+            np.sum(weight * (centred**2 + spread), axis=0) + PSEUDO_SYSTEMS * WEAK_SD**2
+        ) / (len(systems) + PSEUDO_SYSTEMS)
+        prior = Prior(
+            mean=centre,
+            covariance=np.diag(variance),
+            noise=_noise(fits, [len(system.rows) for system in systems]),
+            name=name,
+            learned_from=names,
+        )
+    # A new system is away from the centre, and the centre is known from few systems.
+    centre_variance = np.diag(prior.covariance) / (knows.sum(axis=0) + START_WEIGHT)
+    noise = prior.noise
+    inflated = Noise(
+        row_log_sd=NOISE_INFLATION * noise.row_log_sd,
+        configuration_log_sd=NOISE_INFLATION * noise.configuration_log_sd,
+        run_log_sd=NOISE_INFLATION * noise.run_log_sd,
+        degrees_of_freedom=noise.degrees_of_freedom,
+    )
+    return replace(prior, covariance=prior.covariance + np.diag(centre_variance), noise=inflated)
+
+
+def _noise(fits: Sequence[MapFit], counts: Sequence[int]) -> Noise:
+    """Standard deviations of the noise that make residuals and effects most likely."""
+    sums = {"row": 0.0, "configuration": 0.0, "run": 0.0}
+    sizes = {"row": 0.0, "configuration": 0.0, "run": 0.0}
+    for fit, count in zip(fits, counts, strict=True):
+        posterior = fit.posterior
+        effects = posterior.mean[NUM_CONSTANTS:]
+        spread = np.diag(posterior.covariance)[NUM_CONSTANTS:]
+        split = posterior.num_configurations
+        # Only a system with more rows than effects tells the levels of noise apart.
+        if count <= effects.size:
+            continue
+        for key, part in (("configuration", slice(0, split)), ("run", slice(split, None))):
+            sums[key] += (
+                float(np.sum(effects[part] ** 2 + spread[part])) / posterior.effect_scale**2
+            )
+            sizes[key] += effects[part].size
+        squares = fit.weight * (fit.residual**2 + fit.fitted_variance)
+        sums["row"] += float(np.sum(squares)) / posterior.noise_scale**2
+        sizes["row"] += count
+    # The systems' own noise levels multiply these, so only their mean precision fixes the common
+    # factor; setting it directly spares hundreds of rounds of expectation and maximisation.
+    common = 1.0 / np.sqrt(np.mean([1.0 / fit.posterior.noise_scale**2 for fit in fits]))
+    weak = {
+        "row": WEAK_NOISE.row_log_sd,
+        "configuration": WEAK_NOISE.configuration_log_sd,
+        "run": WEAK_NOISE.run_log_sd,
+    }
+    learned = {
+        key: float(
+            common
+            * np.sqrt((sums[key] + PSEUDO_EFFECTS * weak[key] ** 2) / (sizes[key] + PSEUDO_EFFECTS))
+        )
+        for key in sums
+    }
+    return Noise(
+        row_log_sd=learned["row"],
+        configuration_log_sd=learned["configuration"],
+        run_log_sd=learned["run"],
+        degrees_of_freedom=_degrees_of_freedom(fits),
+    )
+
+
+def _degrees_of_freedom(fits: Sequence[MapFit]) -> float:
+    """Degrees of freedom that the systems' chi squares support, averaged over a grid."""
+    chi_square = np.array([fit.chi_square for fit in fits])
+    free = np.array([max(fit.redundant, 0.1) for fit in fits])
+    grid = _DEGREES_OF_FREEDOM[:, None]
+    log_likelihood = (
+        gammaln((grid + free) / 2)
+        - gammaln(grid / 2)
+        - free / 2 * np.log(grid)
+        - (grid + free) / 2 * np.log1p(chi_square / grid)
+    ).sum(axis=1)
+    weight = np.exp(log_likelihood - log_likelihood.max())
+    return float(np.exp(np.sum(weight * np.log(_DEGREES_OF_FREEDOM)) / np.sum(weight)))

@@ -1,0 +1,1 @@
+"""Points: measurements as one table, matched, checked, and in systems."""

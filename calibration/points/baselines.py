@@ -1,0 +1,275 @@
+"""Runs without speculation, matched to the runs with it."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from calibration.points.table import (
+    LOAD_COLUMNS,
+    SYSTEM_COLUMNS,
+    Key,
+    row_keys,
+    speculative_rows,
+    warn_rows,
+)
+from calibration.readers import PointWarning
+from specmodel.units import MILLI
+
+MATCH_COLUMNS = (*SYSTEM_COLUMNS, *LOAD_COLUMNS)
+"""What a run without speculation must share with a run with it."""
+
+CONTEXT_REACH = 4.0
+"""Largest factor between the contexts of a run and its baseline, where they were measured. [-]"""
+
+SAME_CONTEXT = 2.0
+"""Largest factor between the contexts of baselines that are repeats of one another. [-]"""
+
+_MISMATCH = 0.05
+_MOST_SHOWN = 6
+
+
+def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[PointWarning, ...]]:
+    r"""Return the table with empty baselines of speculative rows filled.
+
+    In this order: the mean of the rows at ``num_steps`` 0 whose load was asked for alike (in formats
+    that know it; their step times too), the mean of those that agree in `MATCH_COLUMNS`, then what
+    the step times give. ``baseline_origin`` says which.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Points of any number of systems, as `Points` describes them.
+
+    Returns
+    -------
+    tuple of (pandas.DataFrame, tuple of PointWarning)
+        A copy, and warnings with codes ``no_baseline``, ``baseline_mismatch`` (the row's own
+        baseline is more than 5 % away from the matching rows), ``baselines_differ`` (runs without
+        speculation at one load that are more than 5 % apart) and ``baseline_from_step_time``.
+
+    Notes
+    -----
+    With both step times the baseline is the one that makes accept length x baseline / throughput
+    equal their ratio. With the baseline's alone it is batch size / step time; a step time has no
+    prefill and no idle time in it.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from calibration.readers import recognise_file
+    >>> from calibration.table import frame_of
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bench = pathlib.Path(folder) / "bench.csv"
+    ...     _ = bench.write_text("k,tau,tok/s\n0,,79.4\n0,,79.0\n3,2.1,90\n")
+    ...     frame = frame_of([recognise_file(bench).read()])
+    >>> match_baselines(frame)[0]["baseline_tokens_per_s"].tolist()
+    [nan, nan, 79.2]
+    """
+    frame = _with_asked_baselines(frame)
+    speculative = speculative_rows(frame)
+    keys = row_keys(frame, MATCH_COLUMNS)
+    loads = frame["_load"].tolist()
+    measured: dict[Key, list[int]] = defaultdict(list)
+    timed: dict[Key, list[int]] = defaultdict(list)  # known by their step time
+    derived = (frame["throughput_origin"] != "").to_numpy()
+    own = own_baseline(frame)
+    for row in np.flatnonzero(~speculative & np.isfinite(own)):
+        (timed if derived[row] else measured)[keys[row]].append(int(row))
+    runs = {**timed, **measured}
+    asked_for = list(zip(keys, loads, strict=True))
+    means = {at: _mean_alike(runs.get(at[0], ()), own, loads, at[1]) for at in set(asked_for)}
+    matched = np.array([means[at] for at in asked_for], dtype=np.float64)
+    is_timed = np.array([key in timed and key not in measured for key in keys], dtype=np.bool_)
+    given = frame["baseline_tokens_per_s"].to_numpy(copy=True)
+    origin = frame["baseline_origin"].to_numpy(dtype=object, copy=True)
+    asked = (origin == "asked") & speculative
+    origin[asked] = "rows"
+    from_rows = speculative & np.isnan(given) & np.isfinite(matched)
+    from_steps = speculative & np.isnan(given) & ~from_rows & np.isfinite(_from_step_times(frame))
+    mismatched = speculative & (origin == "") & (np.abs(matched / given - 1) > _MISMATCH)
+    filled = np.select([from_rows, from_steps], [matched, _from_step_times(frame)], given)
+    origin[from_rows], origin[from_steps | (from_rows & is_timed)] = "rows", "step_time"
+    timed_rows = np.isfinite(frame["output_tokens_per_s"].to_numpy())
+    without = speculative & np.isnan(filled) & timed_rows  # acceptance alone needs no baseline
+    warnings = (
+        *warn_rows(frame, without, "no_baseline", _no_baseline(frame, without, keys)),
+        *warn_rows(
+            frame,
+            mismatched,
+            "baseline_mismatch",
+            "the row's baseline is more than 5 % away from the run without speculation at the same "
+            "load; was the load the same?",
+        ),
+        *warn_rows(
+            frame,
+            from_steps,
+            "baseline_from_step_time",
+            "no baseline throughput; taken from the step times, which leave out prefill and idle "
+            "time",
+        ),
+        *(warning for rows in runs.values() for warning in _warn_different(frame, rows, own)),
+    )
+    return frame.assign(
+        baseline_tokens_per_s=filled, baseline_origin=pd.Series(origin, dtype="str")
+    ), warnings
+
+
+def _with_asked_baselines(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with the baselines of rows whose load was asked for alike.
+
+    What was measured about a load (its mean concurrency, its context) need not agree. Where a load was
+    run at several contexts, the nearest one counts, unless it is further than `CONTEXT_REACH`.
+    """
+    loads = frame["_load"].tolist()
+    speculative = speculative_rows(frame)
+    runs: dict[object, list[int]] = defaultdict(list)
+    for row, load in enumerate(loads):
+        if load is not None and not speculative[row]:
+            runs[load].append(row)
+    rate, step_ms = frame["output_tokens_per_s"].to_numpy(), frame["step_time_ms"].to_numpy()
+    timed = (frame["throughput_origin"] == "step_time").to_numpy()
+    filled = frame["baseline_tokens_per_s"].to_numpy(copy=True)
+    filled_ms = frame["baseline_step_time_ms"].to_numpy(copy=True)
+    origin = frame["baseline_origin"].to_numpy(dtype=object, copy=True)
+    context = frame["context_tokens"].to_numpy()
+    for row, load in enumerate(loads):
+        if not speculative[row] or not np.isnan(filled[row]):
+            continue
+        alike = _at_context(np.array(runs.get(load, []), dtype=np.intp), context, context[row])
+        if not alike.size:
+            continue
+        filled[row], origin[row] = float(np.mean(rate[alike])), "asked"
+        if np.isnan(filled_ms[row]):
+            filled_ms[row] = _mean_step_ms(step_ms[alike], decode_only=bool(timed[alike].all()))
+    return frame.assign(
+        baseline_tokens_per_s=filled,
+        baseline_step_time_ms=filled_ms,
+        baseline_origin=pd.Series(origin, dtype="str"),
+    )
+
+
+def _mean_step_ms(step_ms: NDArray[np.float64], *, decode_only: bool) -> float:
+    """Return the step time of repeated runs: where it gives their throughputs, that of the mean one."""
+    return float(1 / np.mean(1 / step_ms) if decode_only else np.mean(step_ms))
+
+
+def _mean_alike(
+    runs: Sequence[int], own: NDArray[np.float64], loads: Sequence[Key | None], load: Key | None
+) -> float:
+    """Return the mean of the runs, without those known to have been asked for another load.
+
+    Loads of one format can be compared; there, what was measured alike (a mean concurrency) does not
+    make one load of two.
+    """
+    alike = [run for run in runs if not _asked_otherwise(loads[run], load)]
+    return float(np.mean(own[alike])) if alike else np.nan
+
+
+def _asked_otherwise(one: Key | None, other: Key | None) -> bool:
+    """Return whether two rows of one format say that their loads differ."""
+    return one is not None and other is not None and one[0] == other[0] and one != other
+
+
+def _at_context(
+    runs: NDArray[np.intp], context: NDArray[np.float64], wanted: float
+) -> NDArray[np.intp]:
+    """Return the runs whose context is the one that is wanted, as near as there is one."""
+    away = np.abs(np.log(np.maximum(context[runs], 1.0) / max(wanted, 1.0)))
+    if not np.isfinite(away).all():  # some do not say their context
+        return runs
+    if not runs.size or away.min() > np.log(CONTEXT_REACH):
+        return runs[:0]
+    nearest = context[runs[np.argmin(away)]]
+    same = np.abs(np.log(np.maximum(context[runs], 1.0) / max(nearest, 1.0)))
+    return np.asarray(runs[same <= np.log(SAME_CONTEXT)], dtype=np.intp)
+
+
+def own_baseline(frame: pd.DataFrame) -> NDArray[np.float64]:
+    """Return the baseline that each row states; a run without speculation is one itself.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Points, baselines matched or not.
+
+    Returns
+    -------
+    numpy.ndarray
+        nan where a row states none, [tokens/s].
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"num_steps": [0.0, 3.0, 3.0], "output_tokens_per_s": [80.0, 120.0, 99.0],
+    ...     "baseline_tokens_per_s": [np.nan, 82.0, np.nan]})
+    >>> own_baseline(frame).tolist()
+    [80.0, 82.0, nan]
+    """
+    stated = frame["baseline_tokens_per_s"].to_numpy()
+    itself = np.isnan(stated) & ~speculative_rows(frame)
+    return np.where(itself, frame["output_tokens_per_s"].to_numpy(), stated)
+
+
+def _from_step_times(frame: pd.DataFrame) -> NDArray[np.float64]:
+    """Return the baseline that the step times of each row give, nan where they do not."""
+    round_ms, step_ms = frame["step_time_ms"].to_numpy(), frame["baseline_step_time_ms"].to_numpy()
+    round_cost = round_ms / step_ms
+    by_ratio = frame["output_tokens_per_s"].to_numpy() * round_cost / frame["accept_length"]
+    aggregate = frame["throughput_scope"].isin(["", "aggregate"]).to_numpy()
+    by_batch = frame["batch_size"].to_numpy() / (step_ms * MILLI)
+    by_ratio = by_ratio.to_numpy()
+    return np.where(np.isfinite(by_ratio), by_ratio, np.where(aggregate, by_batch, np.nan))
+
+
+def _no_baseline(
+    frame: pd.DataFrame, without: NDArray[np.bool_], keys: list[tuple[float | str | None, ...]]
+) -> str:
+    """Return what is said of rows without baseline; names what keeps the nearest run away."""
+    said = "no baseline: neither a baseline column nor a run at num_steps 0 with the same load"
+    runs = np.flatnonzero(~speculative_rows(frame))
+    if not len(runs) or not without.any():
+        return said
+    row = int(np.flatnonzero(without)[0])
+
+    def differing(run: int) -> list[str]:
+        pairs = zip(MATCH_COLUMNS, keys[run], keys[row], strict=True)
+        return [name for name, there, here in pairs if there != here]
+
+    nearest = min((int(run) for run in runs), key=lambda run: len(differing(run)))
+    names = differing(nearest)
+    shown = ", ".join(
+        f"{name} ({_shown(frame[name][nearest])} against {_shown(frame[name][row])})"
+        for name in names[:3]
+    )
+    return f"{said}; the nearest run, line {frame['line'][nearest]}, differs in {shown}"
+
+
+def _warn_different(
+    frame: pd.DataFrame, rows: list[int], own: NDArray[np.float64]
+) -> tuple[PointWarning, ...]:
+    """Return a warning where runs without speculation at one load are too far apart."""
+    least, most = float(np.min(own[rows])), float(np.max(own[rows]))
+    if most / least - 1 <= _MISMATCH:
+        return ()
+    load = [(name, frame[name][rows[0]]) for name in LOAD_COLUMNS]
+    named = ", ".join(f"{name} {_shown(cell)}" for name, cell in load if _shown(cell) != "empty")
+    values = ", ".join(f"{own[row]:g}" for row in rows[:_MOST_SHOWN])
+    more = f" and {len(rows) - _MOST_SHOWN} more" if len(rows) > _MOST_SHOWN else ""
+    return warn_rows(
+        frame,
+        np.isin(np.arange(len(frame)), rows),
+        "baselines_differ",
+        f"{len(rows)} runs without speculation at one load ({named or 'none is stated'}) are "
+        f"{most / least - 1:.0%} apart: {values}{more} tok/s; their mean, "
+        f"{np.mean(own[rows]):g}, is the baseline; if their loads differ, state batch_size, "
+        "context_tokens or workload, otherwise remove the wrong one",
+    )
+
+
+def _shown(cell: object) -> str:
+    """Return a cell for a message."""
+    if isinstance(cell, float):
+        return "empty" if np.isnan(cell) else f"{cell:g}"
+    return str(cell) or "empty"

@@ -1,0 +1,44 @@
+"""What a user should know beside an answer."""
+
+from typing import NamedTuple
+
+from specmodel.calibration import Calibration
+
+
+class Note(NamedTuple):
+    """One remark on an answer, for machines and for people.
+
+    A named tuple, not a dataclass: it is made in a tenth of the time when a cold command starts.
+    """
+
+    code: str
+    message: str
+
+
+def broken_baseline_notes(calibration: Calibration) -> tuple[Note, ...]:
+    """Return one remark on the broken baselines of a fit; none where there was none.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        It holds what `calibration.points.unsound.assess_soundness` said.
+
+    Returns
+    -------
+    tuple of Note
+        Code ``broken_baseline``, empty for sound points.
+
+    Examples
+    --------
+    >>> broken_baseline_notes(Calibration.from_prior())
+    ()
+    """
+    said = calibration.broken_baselines
+    if not said:
+        return ()
+    more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+    if calibration.forced:
+        head = "this calibration rests on rows that were kept with --force"
+    else:
+        head = "not all points of this calibration could be used"
+    return (Note("broken_baseline", f"{head}: {said[0]}{more}"),)

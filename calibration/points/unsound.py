@@ -1,0 +1,340 @@
+"""Whether measurements can be true: rounds cheaper than a step, times, baselines, replicates."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from calibration.points.table import (
+    DRAFT_COLUMNS,
+    LOAD_COLUMNS,
+    SYSTEM_COLUMNS,
+    Points,
+    decode_only_rows,
+    row_keys,
+    speculative_rows,
+    warn_rows,
+)
+from calibration.readers import PointWarning
+from specmodel.speedup import round_cost_from_throughput
+from specmodel.units import MILLI
+
+ROUND_COST_NOISE = 0.03
+"""How far below 1 an implied round cost may be by noise alone, [-].
+
+Throughputs of repeated runs differ by one to two per cent, so the ratio of two by up to three.
+"""
+
+BASELINE_SET_ASIDE = "baseline_set_aside"
+"""Code of the warning that names a broken baseline."""
+
+MAX_BROKEN = 1
+"""How many broken baselines a sound system may have: one is a slip, two are a habit."""
+
+_SPREADS = 2.0  # standard deviations of noise
+_ROUNDING = 1e-6
+_MAX_TTFT_SHARE = 0.95  # of the request time; the rest has to hold every token but the first
+_MAX_STEP_TIME_GAP = 0.5
+_MOST_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Soundness:
+    """What of a system can be trusted.
+
+    Parameters
+    ----------
+    sound : bool
+        Whether the rest of the system can, once the broken baselines are set aside.
+    kept : numpy.ndarray of bool
+        For each row, whether it is not set aside.
+    broken : tuple of str
+        The broken baselines: a workload, or load and baseline where the workload has no name.
+    warnings : tuple of PointWarning
+        Codes ``baseline_set_aside``, and ``unsound_system`` where it is not sound.
+    """
+
+    sound: bool
+    kept: NDArray[np.bool_]
+    broken: tuple[str, ...] = ()
+    warnings: tuple[PointWarning, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicateGroup:
+    """Runs of one configuration.
+
+    Parameters
+    ----------
+    rows : tuple of int
+        Positions in the frame, two or more.
+    relative_sd : float
+        Sample standard deviation / mean of the throughput, [-].
+    round_cost_relative_sd : float or None
+        The same of the implied round cost; None where a row has no baseline or no accept length.
+    """
+
+    rows: tuple[int, ...]
+    relative_sd: float
+    round_cost_relative_sd: float | None = None
+
+
+def implied_round_cost(frame: pd.DataFrame) -> NDArray[np.float64]:
+    """Return accept length x baseline / throughput of every speculative row, nan elsewhere.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Points, baselines matched.
+
+    Returns
+    -------
+    numpy.ndarray, one per row
+        Round time in decode steps if nothing but decoding took time, [-]. See
+        `specmodel.speedup.round_cost_from_throughput`.
+
+    Examples
+    --------
+    >>> implied_round_cost(pd.DataFrame({"num_steps": [np.nan], "accept_length": [2.1],
+    ...     "output_tokens_per_s": [82.3], "baseline_tokens_per_s": [90.0]})).round(4).tolist()
+    [2.2965]
+    """
+    names = ["accept_length", "output_tokens_per_s", "baseline_tokens_per_s"]
+    values = frame[names].to_numpy(dtype=np.float64)
+    usable = speculative_rows(frame) & np.isfinite(values).all(axis=1)
+    round_cost = np.full(len(frame), np.nan)
+    round_cost[usable] = round_cost_from_throughput(*values[usable].T)
+    return round_cost
+
+
+def warn_round_cost_below_one(frame: pd.DataFrame) -> tuple[PointWarning, ...]:
+    """Return a warning that names every row whose round is cheaper than a baseline step.
+
+    Examples
+    --------
+    >>> warn_round_cost_below_one(pd.DataFrame({"num_steps": [3.0], "accept_length": [1.5],
+    ...     "output_tokens_per_s": [240.2], "baseline_tokens_per_s": [121.6],
+    ...     "file": ["bench.csv"], "line": [3]}))[0].code
+    'round_cost_below_one'
+    """
+    below = implied_round_cost(frame) < 1 - _ROUNDING
+    return warn_rows(
+        frame,
+        below,
+        "round_cost_below_one",
+        "accept_length x baseline / throughput is below 1: a round cheaper than one step without "
+        "speculation, which cannot be; the baseline is broken, or the accept length",
+    )
+
+
+def warn_contradicting_times(frame: pd.DataFrame) -> tuple[PointWarning, ...]:
+    r"""Return warnings about times that cannot belong to the throughput of their row.
+
+    .. math:: t_{first} > 0.95\, \frac{B\, N}{X_{base}}, \qquad
+              \left|\frac{t_{step} X}{B\, a} - 1\right| > 0.5
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Points, baselines matched.
+
+    Returns
+    -------
+    tuple of PointWarning
+        Codes ``ttft_contradicts_throughput`` (the first token alone takes nearly the whole request)
+        and ``step_time_contradicts_throughput``; only of rows that state all that is compared.
+
+    Notes
+    -----
+    A baseline that was taken from a step time has no prefill in it, so no time to the first token
+    contradicts it. A step time can be below what the throughput implies, where prefill and idle
+    time lower the throughput; by more than half they would be most of the run.
+
+    Examples
+    --------
+    >>> columns = {"ttft_ms": 2000.0, "output_tokens": 100.0, "step_time_ms": np.nan}
+    >>> columns |= {"num_steps": 3.0, "accept_length": 2.0, "batch_size": 1.0}
+    >>> columns |= {"output_tokens_per_s": 120.0, "baseline_tokens_per_s": 80.0}
+    >>> columns |= {"baseline_step_time_ms": np.nan}
+    >>> texts = dict.fromkeys(("throughput_scope", "throughput_origin", "baseline_origin"), "")
+    >>> frame = pd.DataFrame([{**columns, **texts, "file": "bench.csv", "line": 2}])
+    >>> [warning.code for warning in warn_contradicting_times(frame)]
+    ['ttft_contradicts_throughput']
+    """
+    speculative = speculative_rows(frame)
+    output = frame["output_tokens_per_s"].to_numpy()
+    stated = frame["baseline_tokens_per_s"].to_numpy()
+    baseline = np.where(np.isnan(stated) & ~speculative, output, stated)
+    scope = frame["throughput_scope"]
+    aggregate = scope.isin(["", "aggregate"]).to_numpy()
+    batch = frame["batch_size"].to_numpy()
+    requests = np.select([aggregate, (scope == "per_user").to_numpy()], [batch, 1.0], np.nan)
+    request_ms = requests * frame["output_tokens"].to_numpy() / baseline / MILLI
+    ttft_ms, step_ms = frame["ttft_ms"].to_numpy(), frame["step_time_ms"].to_numpy()
+    own_origin = np.where(speculative, frame["baseline_origin"], frame["throughput_origin"])
+    too_late = (ttft_ms > _MAX_TTFT_SHARE * request_ms) & (own_origin != "step_time")
+    too_late &= ~decode_only_rows(frame)
+    emitted = np.where(speculative, frame["accept_length"].to_numpy(), 1.0)
+    implied_ms = np.where(aggregate, emitted * batch / output / MILLI, np.nan)
+    apart = np.abs(step_ms / implied_ms - 1) > _MAX_STEP_TIME_GAP
+    return (
+        *warn_rows(
+            frame,
+            too_late,
+            "ttft_contradicts_throughput",
+            "ttft_ms alone is more than 95 % of the request time, batch_size x output_tokens / "
+            f"baseline: {_both(frame, too_late, ttft_ms, request_ms)}; is its unit ms, and was it "
+            "measured at this load?",
+        ),
+        *warn_rows(
+            frame,
+            apart,
+            "step_time_contradicts_throughput",
+            "step_time_ms is more than 50 % away from accept_length x batch_size / throughput: "
+            f"{_both(frame, apart, step_ms, implied_ms)}; is its unit ms, and is the throughput "
+            "that of the whole batch?",
+        ),
+    )
+
+
+def assess_soundness(points: Points, *, force: bool = False) -> Soundness:
+    """Return which rows of a system can be trusted, and whether the system can.
+
+    A row whose implied round cost is below 1 by more than noise (`ROUND_COST_NOISE`, or twice the
+    noise of a ratio where the row's spread says more) marks its workload's baseline as broken, and
+    the rows of that workload are set aside, at every batch. Rows whose workload has no name share a
+    baseline only where batch, context and baseline agree. More than `MAX_BROKEN` make the system
+    unsound, and so does it that nothing is left.
+
+    Parameters
+    ----------
+    points : Points
+        Rows of one system, baselines matched.
+    force : bool
+        Whether the caller keeps every row all the same; changes nothing but the warnings.
+
+    Returns
+    -------
+    Soundness
+        Its warnings name what is set aside, or would be: of an unsound system every row is used by
+        a forced fit, and none otherwise.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"workload": ["chat", "code", "code"], "batch_size": [1.0] * 3,
+    ...     "context_tokens": [np.nan] * 3, "spread": [np.nan] * 3, "num_steps": [3.0, 3.0, 5.0],
+    ...     "accept_length": [2.5, 1.5, 2.9], "output_tokens_per_s": [136.0, 240.0, 180.0],
+    ...     "baseline_tokens_per_s": [80.0, 121.6, 121.6], "file": ["a"] * 3, "line": [2, 3, 4]})
+    >>> soundness = assess_soundness(Points(frame=frame))
+    >>> soundness.broken, soundness.kept.tolist(), soundness.sound
+    (('code',), [True, False, False], True)
+    """
+    frame = points.frame
+    round_cost = implied_round_cost(frame)
+    spread = np.nan_to_num(frame["spread"].to_numpy())
+    noise = np.maximum(ROUND_COST_NOISE, _SPREADS * np.sqrt(2) * spread)
+    baselines = _baseline_names(frame)
+    broken = tuple(dict.fromkeys(baselines[round_cost < 1 - noise].tolist()))
+    kept = ~np.isin(baselines, broken)
+    sound = len(broken) <= MAX_BROKEN and bool(kept[speculative_rows(frame)].any())
+    said = "would be" if force or not sound else None
+    warnings: tuple[PointWarning, ...] = ()
+    for name in broken:
+        rows = baselines == name
+        count = int(rows.sum())
+        warnings += warn_rows(
+            frame,
+            rows,
+            BASELINE_SET_ASIDE,
+            f"the baseline of {name} is broken: it implies a round of "
+            f"{np.nanmin(round_cost[rows]):.2f} steps, and none can take less than 1; "
+            f"{count} row{'s' if count > 1 else ''} "
+            f"{said or ('are' if count > 1 else 'is')} set aside",
+        )
+    if broken and not sound:
+        plural = "s" if len(broken) > 1 else ""
+        warnings += (
+            PointWarning(
+                code="unsound_system",
+                message=f"{len(broken)} broken baseline{plural} ({'; '.join(broken)}): the system is "
+                f"not trusted; measure the baseline{plural} again at the same load",
+            ),
+        )
+    return Soundness(sound=sound or not broken, kept=kept, broken=broken, warnings=warnings)
+
+
+def replicate_groups(frame: pd.DataFrame) -> tuple[ReplicateGroup, ...]:
+    """Return the configurations that were run more than once, with their spread.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Points of any number of systems.
+
+    Returns
+    -------
+    tuple of ReplicateGroup
+        Rows equal in system, load and everything drafted; runs without speculation as well.
+
+    Examples
+    --------
+    >>> columns = (*SYSTEM_COLUMNS, *LOAD_COLUMNS, *DRAFT_COLUMNS)
+    >>> frame = pd.DataFrame({name: [""] * 3 for name in columns})
+    >>> frame = frame.assign(num_steps=[3.0, 3.0, 5.0], output_tokens_per_s=[99.0, 101.0, 90.0],
+    ...     accept_length=[2.0, 2.0, 2.4], baseline_tokens_per_s=np.nan)
+    >>> [(group.rows, round(group.relative_sd, 4)) for group in replicate_groups(frame)]
+    [((0, 1), 0.0141)]
+    """
+    groups: dict[object, list[int]] = defaultdict(list)
+    keys = row_keys(frame, (*SYSTEM_COLUMNS, *LOAD_COLUMNS, *DRAFT_COLUMNS))
+    for row, key in enumerate(keys):
+        groups[key].append(row)
+    output = frame["output_tokens_per_s"].to_numpy()
+    round_cost = implied_round_cost(frame)
+    return tuple(
+        ReplicateGroup(
+            rows=tuple(rows),
+            relative_sd=_relative_sd(output[rows]),
+            round_cost_relative_sd=None
+            if np.isnan(round_cost[rows]).any()
+            else _relative_sd(round_cost[rows]),
+        )
+        for rows in groups.values()
+        if len(rows) > 1 and np.isfinite(output[rows]).all()
+    )
+
+
+def _both(
+    frame: pd.DataFrame,
+    rows: NDArray[np.bool_],
+    stated_ms: NDArray[np.float64],
+    implied_ms: NDArray[np.float64],
+) -> str:
+    """Return stated and implied times of the first rows that contradict each other."""
+    found = np.flatnonzero(rows)
+    shown = [
+        f"{stated_ms[row]:.4g} against {implied_ms[row]:.4g} ms (line {frame['line'].iloc[row]})"
+        for row in found[:_MOST_SHOWN]
+    ]
+    more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
+    return ", ".join(shown) + more
+
+
+def _relative_sd(values: NDArray[np.float64]) -> float:
+    """Return the sample standard deviation over the mean."""
+    return float(np.std(values, ddof=1) / np.mean(values))
+
+
+def _baseline_names(frame: pd.DataFrame) -> NDArray[np.object_]:
+    """Return the baseline that each row shares: its workload, or load and value without a name."""
+    names = []
+    own = frame["baseline_tokens_per_s"].fillna(frame["output_tokens_per_s"])
+    keys = row_keys(frame, ("workload", "batch_size", "context_tokens"))
+    for (workload, batch_size, context_tokens), baseline in zip(keys, own, strict=True):
+        load = [f"batch {batch_size:g}"] if isinstance(batch_size, float) else []
+        load += [f"context {context_tokens:g}"] if isinstance(context_tokens, float) else []
+        unnamed = ", ".join([*load, f"{baseline:g} tok/s"])
+        names.append(" ".join(str(workload).split()) or unnamed)
+    return np.array(names, dtype=object)

@@ -1,0 +1,1 @@
+"""Predictions: from a calibration and questions to answers."""

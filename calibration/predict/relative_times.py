@@ -1,0 +1,310 @@
+"""Steps and rounds of a server at every batch, from a calibration's own baselines over batches."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specmodel.arrival_question import AskedArrival, ServerTimes, between_batches
+from specmodel.ask import UsageError
+from specmodel.baselines import Baseline
+from specmodel.calibration import Calibration
+from specmodel.cost import BatchCurve
+from specmodel.cost.batch_curve import StepTime
+from specmodel.cost.round_terms import (
+    BEYOND_LOG_SD,
+    INSIDE_LOG_SD,
+    MOVED_LOG_SD,
+    octave_log_sd,
+)
+from specmodel.form_error import CONTEXT_ORIGIN_TOKENS
+from specmodel.optimum import draw_rounds
+from specmodel.posterior import Rows
+from specmodel.prediction import log_round_cost, question_rows
+from specmodel.question import Configuration, Question
+
+Array = NDArray[np.float64]
+
+BEYOND_MEASURED: Final = 2.0
+"""Largest batch that is answered for, over the largest measured one, where the user gives no limit: a
+judgement. Beyond, the step would be carried further than an octave. [-]"""
+
+_NEAR = 1.1
+_SAME_CONTEXT = 1.0  # octaves up to which a configuration speaks for another context
+_SEED = 1
+_MEASURED_STEP = 0.995  # of the wall time, below which the points time the step by itself
+
+
+def batch_curve(calibration: Calibration) -> BatchCurve | None:
+    """Wall time of a step over batches; None where fewer than two batches have a baseline.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        Its baselines, of which the fastest at each load counts.
+
+    Returns
+    -------
+    BatchCurve or None
+        With what is not decoding in the points, [s].
+    """
+    known = [
+        (entry, time_s)
+        for entry in calibration.baselines.entries
+        if (time_s := _wall_s(calibration, entry)) is not None
+    ]
+    if len({entry.batch_size for entry, _ in known}) < 2:
+        return None
+    return BatchCurve.from_points(
+        [entry.batch_size for entry, _ in known],
+        [entry.context_tokens for entry, _ in known],
+        [time_s for _, time_s in known],
+    )
+
+
+def relative_server_times(
+    calibration: Calibration,
+    question: Question,
+    asked: AskedArrival,
+    accept_length: Array,
+    rng: np.random.Generator,
+) -> ServerTimes:
+    r"""Steps and rounds at every batch, with draws of what is not known of them.
+
+    .. math:: T_r = T \frac{\tau}{S},\quad\text{or without prefill}\ T (1-f) R\, e^{-v}
+
+    Parameters
+    ----------
+    calibration : Calibration
+        With baselines at several batches.
+    question : Question
+        Its batch does not matter.
+    asked : AskedArrival
+        With a prefill, times are those of decoding alone.
+    accept_length : numpy.ndarray, shape (d + 1,)
+        At the median, then draws, [tokens].
+    rng : numpy.random.Generator
+        Source of randomness.
+
+    Returns
+    -------
+    ServerTimes
+
+    Raises
+    ------
+    UsageError
+        If fewer than two batches have a baseline.
+
+    Notes
+    -----
+    Constants, effects of configuration and run, and the reading of the batch curve are drawn, without
+    the noise of single rows; that of a baseline moves steps and rounds of a draw together. Between the
+    batches at which a configuration was measured its effects are between theirs, beyond them they stay,
+    and what is away from them is drawn anew, wider with every octave. A workload
+    whose baseline is slower than the fastest is slower at every batch by the median of what it is where
+    it was measured.
+    """
+    curve = batch_curve(calibration)
+    if curve is None:
+        raise needs_batches(calibration)
+    largest = float(np.max(curve.batch_size))
+    most = asked.max_running or max(1, math.ceil(BEYOND_MEASURED * largest))
+    stated = question.configuration.context_tokens
+    context = math.nan if stated is None else stated
+    running = np.arange(1.0, most + 1.0)
+    wall = curve.at(running, context)
+    deficit = _deficit(calibration, curve, question.workload)
+    num_draws = accept_length.size - 1
+    known = _measured(calibration, question.configuration)
+    measured = np.array([max(one.batch_size or 1.0, 1.0) for one in known])
+    batches = _batches(curve, question.configuration, measured, most)
+    priced = [replace(question.configuration, batch_size=batch) for batch in batches.tolist()]
+    rows = (
+        _rows(calibration, question, priced, deficit),
+        _rows(calibration, question, known or priced, deficit),
+    )
+    log_cost, share, effect = (
+        between_batches(batches, values, most)
+        for values in _rounds(calibration, rows, (batches, measured), num_draws)
+    )
+    moved = _moved(calibration, wall, num_draws, rng)
+    step_s = wall.step_time_s / (1.0 - deficit) * moved
+    cost = np.exp(log_cost - effect)
+    if asked.prefill_s is None:
+        idle = share * np.exp(-effect) * accept_length[:, None]
+        round_s = step_s * (idle + (1.0 - share) * cost)
+    else:
+        part = _decoding_part(calibration, curve, running, context)
+        step_s = step_s * np.where(part < 1.0, part, 1.0 - share)
+        round_s = step_s * cost
+    return ServerTimes(
+        step_s=step_s,
+        round_s=round_s,
+        form="relative",
+        limit="" if asked.max_running else f"twice the largest batch measured, {largest:g}",
+        largest_measured=largest,
+        non_decode_share=float(share[0, 0]),
+    )
+
+
+def needs_batches(calibration: Calibration) -> UsageError:
+    """What to add to a calibration that knows the step at one batch only."""
+    if not calibration.num_points:
+        return UsageError(
+            "--calibration of points with baselines at several batches",
+            "an arrival rate needs the time of a step at every batch, and the packaged prior has none",
+        )
+    measured = sorted(
+        {
+            entry.batch_size
+            for entry in calibration.baselines.entries
+            if _wall_s(calibration, entry) is not None
+        }
+    )
+    if measured:
+        what = f"holds baselines at one batch, {measured[0]:g}"
+    elif calibration.throughput_scope == "per_gpu":
+        what = "holds throughputs per GPU, which give no time of a step"
+    else:
+        what = "does not state the batch of its baselines"
+    return UsageError(
+        "`specmodel fit` baselines at two or more batches (rows with num_steps 0), or --model and --gpu "
+        "for the physical form",
+        f"an arrival rate needs the time of a step at every batch, and the calibration {what}",
+    )
+
+
+def _wall_s(calibration: Calibration, entry: Baseline) -> float | None:
+    """Wall time of a step of one baseline; None where its batch or its whole is not known."""
+    if not np.isfinite(entry.batch_size) or calibration.throughput_scope == "per_gpu":
+        return None
+    requests = 1.0 if calibration.throughput_scope == "per_user" else max(entry.batch_size, 1.0)
+    return requests / entry.tokens_per_s
+
+
+def _deficit(calibration: Calibration, curve: BatchCurve, workload: str | None) -> float:
+    """How much slower the baseline of a workload is than the fastest at its loads: the median."""
+    found = []
+    for entry in calibration.baselines.entries:
+        wall_s = _wall_s(calibration, entry)
+        if wall_s is not None and workload is not None and entry.workload == workload:
+            fastest_s = curve.at(entry.batch_size, entry.context_tokens).step_time_s
+            found.append(1.0 - float(fastest_s) / wall_s)
+    return min(max(float(np.median(found)), 0.0), 0.99) if found else 0.0
+
+
+def _measured(calibration: Calibration, asked: Configuration) -> list[Configuration]:
+    """Configurations of the points that draft as the asked one does, at about its context, by batch."""
+    found: dict[float, tuple[float, Configuration]] = {}
+    for known in calibration.configurations:
+        same = replace(known, batch_size=None, context_tokens=asked.context_tokens) == asked
+        if known.batch_size is None or not same:
+            continue
+        away = abs(_octaves(known.context_tokens) - _octaves(asked.context_tokens))
+        nearest, _ = found.get(known.batch_size, (_SAME_CONTEXT, known))
+        if away <= nearest:
+            found[known.batch_size] = away, known
+    return [found[batch][1] for batch in sorted(found)]
+
+
+def _octaves(context_tokens: float | None) -> float:
+    """Octaves of context; none where it is not stated."""
+    return math.log2(1.0 + (context_tokens or 0.0) / CONTEXT_ORIGIN_TOKENS)
+
+
+def _batches(curve: BatchCurve, asked: Configuration, measured: Array, most: int) -> Array:
+    """Batches at which rounds are priced: measured ones, where the curve bends, and every octave."""
+    bends = np.unique(curve.batch_size)
+    verified = asked.num_draft_tokens or 1.0
+    octaves = 2.0 ** np.arange(math.log2(most) + 1)
+    others = np.concatenate([octaves, bends, bends / verified, [float(most)]])
+    kept = sorted({1.0, *measured[(measured >= 1.0) & (measured <= most)].tolist()})
+    for batch in sorted(set(others.tolist())):
+        apart = all(max(batch / known, known / batch) > _NEAR for known in kept)
+        if 1.0 <= batch <= most and apart:
+            kept.append(batch)
+    return np.array(sorted(kept))
+
+
+def _with_effects(rows: Rows, there: Rows, at: Array) -> Rows:
+    """Rows twice, with the effects of the measured ones on either side."""
+    before = np.minimum(at.astype(np.intp), max(len(there) - 2, 0))
+    sides = np.concatenate([before, np.minimum(before + 1, len(there) - 1)])
+    return replace(
+        rows.take(np.tile(np.arange(at.size), 2)),
+        configuration=there.configuration[sides],
+        run=there.run[sides],
+    )
+
+
+def _rounds(
+    calibration: Calibration, rows: tuple[Rows, Rows], batches: tuple[Array, Array], num_draws: int
+) -> tuple[Array, Array, Array]:
+    """Logarithm of the round cost, non-decode share and effect of the run: medians, then draws.
+
+    `rows` and `batches` are those to price and those that were measured.
+    """
+    rng = np.random.default_rng(_SEED)
+    (asked, there), (priced, measured) = rows, batches
+    if not measured.size:
+        return _medians_and_draws(calibration, asked, num_draws, rng)
+    at = np.interp(np.log(priced), np.log(measured), np.arange(measured.size, dtype=np.float64))
+    weight = at - np.minimum(at.astype(np.intp), max(measured.size - 2, 0))
+    both = _medians_and_draws(calibration, _with_effects(asked, there, at), num_draws, rng)
+    cost, share, effect = (
+        each[:, : at.size] * (1.0 - weight) + each[:, at.size :] * weight for each in both
+    )
+    posterior = calibration.posterior
+    octaves = np.abs(np.log2(priced[:, None] / measured)).min(axis=1)
+    beyond = (priced > measured[-1]) | (priced < measured[0])
+    new_sd = np.minimum(np.sqrt(octaves), 1.0) * posterior.noise.configuration_log_sd
+    away_sd = np.where(beyond, BEYOND_LOG_SD, INSIDE_LOG_SD) * octaves
+    normal = rng.standard_normal((2, num_draws, at.size))
+    cost[1:] += posterior.effect_scale * new_sd * normal[0] + away_sd * normal[1, :, :1]
+    return cost, share, effect
+
+
+def _rows(
+    calibration: Calibration, question: Question, at: Sequence[Configuration], deficit: float
+) -> Rows:
+    """Rows of the question at some configurations."""
+    rows = question_rows(calibration, [replace(question, configuration=one) for one in at])
+    return replace(rows, baseline_deficit=np.full(len(at), deficit))
+
+
+def _medians_and_draws(
+    calibration: Calibration, rows: Rows, num_draws: int, rng: np.random.Generator
+) -> tuple[Array, Array, Array]:
+    """Of rows: the medians, then draws."""
+    posterior = calibration.posterior
+    drawn = draw_rounds(posterior, rows, num_draws=num_draws, rng=rng)
+    return (
+        np.vstack([log_round_cost(calibration, rows)[0], np.log(drawn.round_cost)]),
+        np.vstack([posterior.predict(rows).non_decode_share, drawn.non_decode_share]),
+        np.vstack([posterior.run_effect(rows.run), drawn.run_effect]),
+    )
+
+
+def _moved(
+    calibration: Calibration, wall: StepTime, num_draws: int, rng: np.random.Generator
+) -> Array:
+    """Factors on the step: 1, then draws of the noise of baselines and of reading between them."""
+    posterior = calibration.posterior
+    noise_sd = posterior.noise_scale * posterior.noise.row_log_sd / math.sqrt(2.0)
+    reading_sd = np.hypot(octave_log_sd(wall), MOVED_LOG_SD * wall.moved_share)
+    normal = np.vstack([np.zeros(2), rng.standard_normal((num_draws, 2))])
+    return np.asarray(np.exp(noise_sd * normal[:, :1] + reading_sd * normal[:, 1:]))
+
+
+def _decoding_part(
+    calibration: Calibration, curve: BatchCurve, running: Array, context: float
+) -> Array:
+    """Part of the wall time of a step that is decoding, as measured; 1 where no step was timed."""
+    timed = calibration.baselines.curve()
+    if timed is None:
+        return np.ones(running.shape)
+    part = timed.at(running, context).step_time_s / curve.at(running, context).step_time_s
+    return part if np.median(part) < _MEASURED_STEP else np.ones(running.shape)

@@ -1,0 +1,242 @@
+"""Why a round costs what it costs: the fitted physical form, term by term."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from calibration.rig.pricing import Pricing, interval_sd
+from calibration.rig.scenario import Scenario, round_shape, scenario_from_record
+from specmodel.architecture import Collectives, MemoryFit, collectives
+from specmodel.ask import workload_of
+from specmodel.calibration import Calibration, Observation
+from specmodel.physical_fit import PhysicalFit
+from specmodel.prediction import predict
+from specmodel.question import AcceptLength, Estimate, Question
+from specmodel.rig.factors import FACTORS, multipliers_of
+from specmodel.units import MILLI
+
+FACTOR_WORDS: Final[Mapping[str, str]] = {
+    "bandwidth": "memory bandwidth",
+    "compute": "rate of matrix products",
+    "allreduce": "time of an all-reduce",
+    "kernels": "time of small kernels",
+    "round_host": "host time between steps or rounds",
+    "spec_host": "the same of a round besides",
+    "draft_host": "host time of a draft pass",
+    "routing": "how apart rows pick experts",
+    "kv_row_share": "KV reads: 0 once, 1 per row",
+}
+"""Factors in plain words."""
+
+FAR: Final = 2.0
+"""Half-widths of the 90 % interval of a rig from names, beyond which a measured step is doubted. [-]"""
+
+IN_PLAY: Final = 1e-3
+"""Slope of a ln time by a factor below which the factor has no effect at the measured loads. [-]"""
+
+
+class FactorEstimate(NamedTuple):
+    """One factor of the form after the points; `learned` is 1 - posterior sd / prior sd."""
+
+    name: str
+    value: Estimate
+    prior: Estimate
+    learned: float
+
+
+class Cause(NamedTuple):
+    """One part of a round and of a base step, as the form prices it, [s]."""
+
+    name: str
+    round_s: float
+    step_s: float
+
+    @property
+    def added_s(self) -> float:
+        """What speculation adds."""
+        return self.round_s - self.step_s
+
+
+class Agreement(NamedTuple):
+    """Round cost of one configuration: by the plain identity, the relative and the physical form."""
+
+    observation: Observation
+    relative: Estimate
+    physical: Estimate
+
+
+class Explanation(NamedTuple):
+    """The physical form of one calibration; `causes` are those of the first configuration, by size.
+
+    They sum to the base step, and to the round but for `unexplained_s`: what the round takes beyond what
+    the form gives it, once the base step is met, [s].
+    """
+
+    scenario: Scenario
+    at: Scenario
+    measured_cost: float
+    factors: tuple[FactorEstimate, ...]
+    idle: tuple[str, ...]
+    causes: tuple[Cause, ...]
+    unexplained_s: float
+    step: Estimate
+    round: Estimate
+    prior_step: Estimate
+    prior_cost: Estimate
+    allreduce_share: Estimate
+    collectives: Collectives
+    memory: MemoryFit
+    agreement: tuple[Agreement, ...]
+    assumed: tuple[str, ...]
+    num_loads: int
+    loads: tuple[Scenario, ...]
+
+
+def explain(calibration: Calibration) -> Explanation | None:
+    """Return the fitted physical form of a calibration, term by term."""
+    physical = calibration.physical
+    if physical is None:
+        return None
+    rig = scenario_from_record(physical.rig)
+    pricing, prior = Pricing(rig, physical), Pricing(rig)
+    first = min(calibration.observations, key=_place)
+    at = _at(rig, first)
+    price, before = (each.price(at, served=True) for each in (pricing, prior))
+    estimates = _factors(physical)
+    causes = _causes(pricing, at)
+    return Explanation(
+        scenario=rig,
+        at=at,
+        measured_cost=first.round_cost[1],
+        factors=tuple(one for one, moves in estimates if moves),
+        idle=tuple(one.name for one, moves in estimates if not moves),
+        causes=causes,
+        unexplained_s=price.round_s.median - sum(one.round_s for one in causes),
+        step=price.step_s,
+        round=price.round_s,
+        prior_step=before.step_s,
+        prior_cost=before.round_cost,
+        allreduce_share=_allreduce_share(pricing, at),
+        collectives=collectives(rig.model, rig.tp_size),
+        memory=price.memory,
+        agreement=_agreement(calibration, pricing, rig),
+        assumed=physical.notes,
+        num_loads=len(physical.measured.loads),
+        loads=tuple(_at(rig, one) for one in calibration.observations),
+    )
+
+
+def doubt_of_rig(found: Explanation) -> str:
+    r"""Return why a rig may not be the one that was measured; empty where nothing speaks against it.
+
+    .. math:: |\ln T_1 / T_1'| > 2\, t_{0.95} \sigma
+
+    A judgement: half of the distance is the 90 % interval of rigs that were never measured.
+    """
+    ratio = found.step.median / found.prior_step.median
+    bound = (found.prior_step.high / found.prior_step.median) ** FAR
+    if 1.0 / bound <= ratio <= bound:
+        return ""
+    times, word = (ratio, "slower") if ratio > 1.0 else (1.0 / ratio, "faster")
+    return (
+        f"a base step of {found.step.median / MILLI:.3g} ms is {times:.3g} times {word} than this rig is "
+        f"expected to be ({found.prior_step.median / MILLI:.3g} ms): check the model, the GPUs and the "
+        "stored weights, and whether throughputs are those of one request or of the whole batch"
+    )
+
+
+def _place(one: Observation) -> tuple[float, ...]:
+    """Small loads first, then shallow depths."""
+    configuration = one.configuration
+    names = ("batch_size", "context_tokens", "topk", "num_steps")
+    return tuple(float(getattr(configuration, name) or 0.0) for name in names)
+
+
+def _at(rig: Scenario, observation: Observation) -> Scenario:
+    """The rig at a measured configuration; a depth that is not stated is that of the fit."""
+    one = observation.configuration
+    shape = round_shape(one.num_steps, one.topk, one.num_draft_tokens)
+    at = replace(
+        rig,
+        depth=max(int(shape.num_steps), 1),
+        topk=int(shape.topk),
+        num_draft_tokens=int(shape.num_draft_tokens),
+        batch_size=max(one.batch_size or 1.0, 1.0),
+        context_tokens=one.context_tokens or 0.0,
+    )
+    return replace(at, accept_length=min(observation.accept_length_at, at.longest))
+
+
+def _factors(fit: PhysicalFit) -> list[tuple[FactorEstimate, bool]]:
+    """Every factor, and whether the measured loads depend on it."""
+    sd = np.sqrt(np.diag(fit.covariance))
+    half = interval_sd()
+    moves = np.abs(fit.measured.jacobian).max(axis=0, initial=0.0) > IN_PLAY
+    found = []
+    for index, name in enumerate(fit.factors):
+        values, before = (
+            Estimate(median=median, low=low, high=high)
+            for median, low, high in (
+                _natural(name, centre, spread * half)
+                for centre, spread in ((fit.mean[index], sd[index]), (0.0, fit.prior_sd[index]))
+            )
+        )
+        learned = float(np.clip(1.0 - sd[index] / fit.prior_sd[index], 0.0, 1.0))
+        found.append((FactorEstimate(name, values, before, learned), bool(moves[index])))
+    return found
+
+
+def _natural(name: str, centre: float, half: float) -> tuple[float, float, float]:
+    """Median and bounds of a factor in its own unit."""
+    internal = np.zeros((3, len(FACTORS)))
+    internal[:, FACTORS.index(name)] = centre, centre - half, centre + half
+    middle, low, high = np.asarray(getattr(multipliers_of(internal), name)).tolist()
+    return middle, low, high
+
+
+def _causes(pricing: Pricing, at: Scenario) -> tuple[Cause, ...]:
+    """The round and the base step by cause, both over what the step misses, largest addition first."""
+    rounds, step = pricing.form_parts(at, at.depth), pricing.form_parts(at, 0)
+    missed = sum(pricing.step_parts(at).values()) / sum(step.values())
+    found = []
+    for name, time_s in rounds.items():
+        base_s = 0.0 if name.startswith("draft ") else step[name]
+        found.append(Cause(name, missed * time_s, missed * base_s))
+    return tuple(sorted(found, key=lambda one: -one.added_s))
+
+
+def _allreduce_share(pricing: Pricing, at: Scenario) -> Estimate:
+    """Share of the all-reduces in the base step; where the step is known, other parts make room."""
+    step = pricing.step_parts(at)
+    share = step["all-reduce"] / sum(step.values())
+    if not share:
+        return Estimate(median=0.0, low=0.0, high=0.0)
+    slopes = -pricing.priced(at).jacobian[0]
+    slopes[FACTORS.index("allreduce")] += 1.0
+    log_sd = float(np.sqrt(slopes @ pricing.fit.covariance @ slopes))
+    half = interval_sd() * log_sd / (1.0 - share)
+    low, high = (
+        share * factor / (share * factor + 1.0 - share) for factor in np.exp([-half, half]).tolist()
+    )
+    return Estimate(median=share, low=low, high=high)
+
+
+def _agreement(calibration: Calibration, pricing: Pricing, rig: Scenario) -> tuple[Agreement, ...]:
+    """Both forms at every measured configuration."""
+    observations = sorted(calibration.observations, key=_place)
+    questions = [
+        Question(
+            accept_length=AcceptLength.exact(one.accept_length_at),
+            configuration=one.configuration,
+            workload=workload_of(calibration, one.configuration),
+        )
+        for one in observations
+    ]
+    relative = predict(calibration, questions)
+    physical = pricing.round_costs([_at(rig, one) for one in observations])
+    return tuple(
+        Agreement(one, by_constants.round_cost, by_form)
+        for one, by_constants, by_form in zip(observations, relative, physical, strict=True)
+    )

@@ -1,0 +1,280 @@
+"""Scenarios priced by the physical form: times, speed-ups and ratios with their intervals."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from types import MappingProxyType
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.rig.scenario import Scenario
+from specmodel.architecture import MemoryFit, require_fit
+from specmodel.form_error import DEGREES_OF_FREEDOM, Loads
+from specmodel.physical_fit import PhysicalFit, Priced
+from specmodel.question import Estimate
+from specmodel.rig.factors import FACTORS, factor_sd, multipliers_of, priced
+from specmodel.student_t import student_t_quantile
+
+Array = NDArray[np.float64]
+
+OWN_FACTORS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "model": ("bandwidth", "compute", "kernels", "routing"),
+        "gpu": ("allreduce", "bandwidth", "compute", "kernels"),
+        "interconnect": ("allreduce",),
+        "allreduce": (),
+        "tp_size": (),
+        "dtype": ("bandwidth", "compute"),
+        "schedule": (),
+        "capture_limit": (),
+    }
+)
+"""Factors that a changed rig does not share with its base (judgement). Another all-reduce on the same link
+keeps the factor: a node that is slow at one is slow at the other, and above its threshold it is the same."""
+
+CENTRAL: Final = 0.90
+"""Probability inside every interval. [-]"""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioPrice:
+    """What a scenario costs, with central 90 % intervals; times [s], throughput [tokens/s]."""
+
+    scenario: Scenario
+    step_s: Estimate
+    round_s: Estimate
+    round_cost: Estimate
+    speedup: Estimate
+    output_tokens_per_s: Estimate
+    parts_s: Mapping[str, float]
+    memory: MemoryFit
+    logs: "Logs"
+    covariance: Array
+
+
+def prior_of(scenario: Scenario) -> PhysicalFit:
+    r"""Physical form of a rig of which nothing was measured.
+
+    .. math:: z \sim \mathcal N(0, \Sigma_0)
+
+    Its non-decode share is 0: times of decoding alone.
+    """
+    return PhysicalFit.from_prior({}, FACTORS, factor_sd(scenario.rig()))
+
+
+def differences(base: Scenario, scenario: Scenario) -> frozenset[str]:
+    r"""What differs between two rigs, by name.
+
+    .. math:: \{k : a_k \ne b_k\}
+
+    A link that is spelled in two ways is one link.
+    """
+    before, after = base.facts(), scenario.facts()
+    return frozenset(key for key in OWN_FACTORS if before[key] != after[key])
+
+
+class Pricing:
+    """Prices scenarios from a fit of the physical form, or from its prior."""
+
+    def __init__(self, base: Scenario, fit: PhysicalFit | None = None) -> None:
+        self.base = base
+        self.fit = prior_of(base) if fit is None else fit
+
+    def priced(self, scenario: Scenario, loads: Loads | None = None) -> Priced:
+        """The base step and the round of a scenario, or loads of its rig, at the fitted factors."""
+        changes = differences(self.base, scenario)
+        own = _own(changes)
+        found = priced(scenario.rig(), loads or _loads(scenario), self.fit.centre(own))
+        return replace(found, changes=changes, own=own)
+
+    def price(self, scenario: Scenario, *, served: bool = False) -> ScenarioPrice:
+        """Times, speed-up and throughput of a scenario that fits its GPUs, or that was `served`."""
+        memory = self.memory(scenario, served=served)
+        covariance, logs = self.logs(scenario)
+        return ScenarioPrice(
+            scenario=scenario,
+            step_s=_estimate(logs.step, (1.0, 0.0, 0.0), covariance),
+            round_s=_estimate(logs.round, (0.0, 1.0, 0.0), covariance),
+            round_cost=_at_least_a_step(
+                _estimate(logs.round - logs.step, (-1.0, 1.0, 0.0), covariance)
+            ),
+            speedup=_estimate(logs.speedup, logs.speedup_slopes, covariance),
+            output_tokens_per_s=_estimate(logs.output, logs.output_slopes, covariance),
+            parts_s=self._split(scenario, scenario.depth, float(np.exp(logs.round))),
+            memory=memory,
+            logs=logs,
+            covariance=covariance,
+        )
+
+    def memory(self, scenario: Scenario, *, served: bool = False) -> MemoryFit:
+        """Memory that a scenario needs; refused where it has too little and was never served."""
+        found = scenario.rig().fit(
+            batch_size=scenario.batch_size, context_tokens=scenario.context_tokens
+        )
+        if not (served or self._was_served(scenario)):
+            require_fit(found)
+        return found
+
+    def _was_served(self, scenario: Scenario) -> bool:
+        """Whether a load at least as large was measured with the same memory, so that it fits."""
+        known = self.fit.measured.loads
+        stored = ("kv_bytes_per_value", "context_parallel")
+        if any(getattr(scenario, name) != getattr(self.base, name) for name in stored):
+            return False
+        if differences(self.base, scenario) & {"model", "gpu", "tp_size", "dtype"}:
+            return False
+        larger = known.batch_size >= scenario.batch_size
+        return bool(np.any(larger & (known.context_tokens >= scenario.context_tokens)))
+
+    def logs(self, scenario: Scenario) -> "tuple[Array, Logs]":
+        """Covariance of ln step, ln round and the non-decode share, and what follows from their means."""
+        mean, covariance = self.fit.predict_with_share(self.priced(scenario))
+        return covariance, self._logs(mean, scenario)
+
+    def _logs(self, mean: Array, scenario: Scenario) -> "Logs":
+        """What follows from ln step, ln round and the error of the share."""
+        fit = self.fit
+        share = float(np.clip(fit.non_decode_share + fit.non_decode_sd * mean[-1], 0.0, 0.99))
+        return Logs.of(mean, scenario, non_decode_share=share, non_decode_sd=fit.non_decode_sd)
+
+    def ratio(self, base: Scenario, scenario: Scenario) -> Estimate:
+        """Speed-up of a scenario over that of another; what both share cancels."""
+        mean, covariance = self.fit.predict_with_share(self.priced(base), self.priced(scenario))
+        before = self._logs(mean[[0, 1, 4]], base)
+        after = self._logs(mean[[2, 3, 4]], scenario)
+        slopes = np.zeros(mean.size)
+        slopes[[0, 1, 4]] -= np.array(before.speedup_slopes)
+        slopes[[2, 3, 4]] += np.array(after.speedup_slopes)
+        return _estimate(after.speedup - before.speedup, slopes, covariance)
+
+    def round_costs(self, scenarios: Sequence[Scenario]) -> list[Estimate]:
+        """Round costs of loads of the rig that was fitted, all in one pricing, whatever they need."""
+        if not scenarios:
+            return []
+        loads = Loads.concatenated([_loads(each) for each in scenarios])
+        mean, covariance = self.fit.predict(priced(self.base.rig(), loads, self.fit.centre()))
+        found = []
+        for step in range(0, len(loads), 2):
+            pair = covariance[step : step + 2, step : step + 2]
+            log_cost = float(mean[step + 1] - mean[step])
+            found.append(_at_least_a_step(_estimate(log_cost, (-1.0, 1.0), pair)))
+        return found
+
+    def parts(self, scenario: Scenario) -> Mapping[str, float]:
+        """The round by cause, [s]; what the form misses is spread over all."""
+        _, logs = self.logs(scenario)
+        return self._split(scenario, scenario.depth, float(np.exp(logs.round)))
+
+    def step_parts(self, scenario: Scenario) -> Mapping[str, float]:
+        """The base step by cause, [s]; what the form misses is spread over all."""
+        _, logs = self.logs(scenario)
+        found = self._split(scenario, 0, float(np.exp(logs.step)))
+        return {
+            name.removeprefix("verify "): time_s
+            for name, time_s in found.items()
+            if not name.startswith("draft ")
+        }
+
+    def form_parts(self, scenario: Scenario, depth: int) -> Mapping[str, float]:
+        """A round of the scenario by cause, or at depth 0 its base step, as the form alone gives it, [s]."""
+        own = _own(differences(self.base, scenario))
+        parts = scenario.rig().round_parts(
+            depth,
+            topk=scenario.topk if depth else 1,
+            num_draft_tokens=(scenario.num_draft_tokens or depth + 1) if depth else 1,
+            batch_size=scenario.batch_size,
+            context_tokens=scenario.context_tokens,
+            multipliers=multipliers_of(self.fit.centre(own)[None, :]),
+        )
+        return {name: float(np.ravel(part)[0]) for name, part in parts.terms().items()}
+
+    def _split(self, scenario: Scenario, depth: int, total_s: float) -> Mapping[str, float]:
+        """A time by the shares that the form gives at the fitted factors."""
+        found = self.form_parts(scenario, depth)
+        whole_s = sum(found.values())
+        return {name: part_s * total_s / whole_s for name, part_s in found.items()}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logs:
+    """Logarithms of what follows from a step and a round, and their slopes."""
+
+    step: float
+    round: float
+    speedup: float
+    output: float
+    speedup_slopes: tuple[float, float, float]
+    output_slopes: tuple[float, float, float]
+    non_decode_share: float
+
+    @classmethod
+    def of(
+        cls,
+        mean: Array,
+        scenario: Scenario,
+        *,
+        non_decode_share: float,
+        non_decode_sd: float = 0.0,
+    ) -> "Logs":
+        """Logarithms from ln step and ln round: 1/S = f + (1 - f) R / tau, output S (1 - f) B / T1."""
+        step, whole = (float(value) for value in mean[:2])
+        decode = 1.0 - non_decode_share
+        rounds = decode * float(np.exp(whole - step)) / scenario.accept_length
+        weight = rounds / (non_decode_share + rounds)
+        speedup = -float(np.log(non_decode_share + rounds))
+        by_share = -non_decode_sd * (1.0 - rounds / decode) / (non_decode_share + rounds)
+        return cls(
+            step=step,
+            round=whole,
+            speedup=speedup,
+            output=speedup + float(np.log(decode * scenario.batch_size)) - step,
+            speedup_slopes=(weight, -weight, by_share),
+            output_slopes=(weight - 1.0, -weight, by_share - non_decode_sd / decode),
+            non_decode_share=non_decode_share,
+        )
+
+
+def _own(changes: frozenset[str]) -> frozenset[int]:
+    """Positions of the factors that a rig with these changes does not share with its base."""
+    return frozenset(FACTORS.index(name) for each in changes for name in OWN_FACTORS[each])
+
+
+def _loads(scenario: Scenario) -> Loads:
+    """The base step and the round of a scenario."""
+    rows = scenario.num_draft_tokens or scenario.depth + 1
+    return Loads.of(
+        num_steps=[0, scenario.depth],
+        topk=[1, scenario.topk],
+        num_draft_tokens=[1, rows],
+        batch_size=scenario.batch_size,
+        context_tokens=scenario.context_tokens,
+    )
+
+
+@cache
+def interval_sd() -> float:
+    r"""Half of a central 90 % interval over a standard deviation.
+
+    .. math:: t_{0.95}(\nu)
+
+    The spreads of the form are themselves estimates.
+    """
+    return float(student_t_quantile((1.0 + CENTRAL) / 2.0, DEGREES_OF_FREEDOM))
+
+
+def _estimate(log_value: float, slopes: Array | tuple[float, ...], covariance: Array) -> Estimate:
+    """Estimate of what is linear in ln times."""
+    weights = np.asarray(slopes, dtype=np.float64)
+    variance = float(weights @ covariance @ weights)
+    half = interval_sd() * max(variance, 0.0) ** 0.5
+    low, median, high = np.exp([log_value - half, log_value, log_value + half]).tolist()
+    return Estimate(median=median, low=low, high=high)
+
+
+def _at_least_a_step(cost: Estimate) -> Estimate:
+    """A round cost whose interval ends at 1: verifying takes a step at least."""
+    return replace(cost, low=max(cost.low, min(1.0, cost.median)))

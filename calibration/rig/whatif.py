@@ -1,0 +1,484 @@
+"""What if: changes of a rig, as --set names them, and what each does to the speed-up."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, final
+
+import numpy as np
+
+from calibration.rig.draft import MOST_S, MOST_VOCABULARY, read_measured_draft
+from calibration.rig.from_points import named_model
+from calibration.rig.pricing import Pricing, ScenarioPrice
+from calibration.rig.scenario import (
+    KERNELS,
+    KV_BYTES,
+    Scenario,
+    card_link,
+    doubts_of_all_reduce,
+    edition_of,
+    link_class,
+)
+from specmodel.architecture import stated_weights
+from specmodel.architecture.passes import MOST_RANKS
+from specmodel.bounds import BOUNDS
+from specmodel.cost.round_inputs import SCHEDULES
+from specmodel.errors import ParameterError, SpecModelError, UnknownKeyError
+from specmodel.hardware import gpu
+from specmodel.physical_fit import PhysicalFit
+from specmodel.question import Estimate
+from specmodel.rig.factors import FACTORS
+from specmodel.rig.served_model import link_prior
+from specmodel.units import MILLI
+
+_USUAL: Final = 2
+_ORDER: Final = {
+    "model": 0,
+    "gpu": 1,
+    "num_draft_tokens": 3,
+    "topk": 4,
+    "tp_size": 5,
+    "allreduce": 6,
+    "draft.tp_size": 6,
+    "draft.vocab": 6,
+}
+_SAME_TIMES: Final = ("draft.step_ms", "draft.record")
+
+LOAD_KEYS: Final = ("batch_size", "context_tokens", "depth", "topk", "num_draft_tokens")
+"""Keys that change the load and not the rig."""
+
+
+def changed(base: Scenario, key: str, text: str) -> Scenario:
+    r"""Scenario with one value changed.
+
+    .. math:: s \mapsto s'
+
+    Another link or card drops measured all-reduces; several GPUs without a link have `card_link`.
+    """
+    return _possible(base, _changed(base, key, text))
+
+
+def all_changed(base: Scenario, changes: list[tuple[str, str]]) -> Scenario:
+    r"""Scenario with several values changed, whatever their order.
+
+    .. math:: s \mapsto s'
+
+    What brings defaults with it comes before what they are defaults of: the model, the card, the
+    depth, the verified tokens, the number of GPUs.
+    """
+    pairs = [(SYNONYMS.get(key, key), text) for key, text in changes]
+    for key, _ in pairs:
+        if sum(key == other for other, _ in pairs) > 1:
+            raise ParameterError("--set", f"{key} twice", "each key once")
+    if set(_SAME_TIMES) <= {key for key, _ in pairs}:
+        raise ParameterError("--set", " and ".join(_SAME_TIMES), "one of them")
+    last = base
+    for key, text in sorted(pairs, key=lambda pair: _ORDER.get(pair[0], _USUAL)):
+        last = _changed(last, key, text)
+    return _possible(base, last)
+
+
+def _changed(base: Scenario, key: str, text: str) -> Scenario:
+    """A scenario with one value changed, which others may have to go with."""
+    if key not in KEYS:
+        raise UnknownKeyError("key of --set", key[:40], list(KEYS))
+    if not text.strip():
+        raise ParameterError(key, "nothing", "a value")
+    return KEYS[key](base, text)
+
+
+def _possible(base: Scenario, scenario: Scenario) -> Scenario:
+    """A scenario whose verified rows are those of a chain, where they were changed and it is one."""
+    rows = scenario.num_draft_tokens
+    chain = scenario.topk == 1 and scenario.depth > 1
+    if chain and rows not in {None, base.num_draft_tokens, scenario.depth + 1}:
+        raise ParameterError(
+            "num_draft_tokens",
+            rows,
+            f"depth + 1 = {scenario.depth + 1} for a chain",
+            "set topk for a tree",
+        )
+    return scenario
+
+
+def default_changes(base: Scenario) -> list[tuple[str, str]]:
+    """Changes that make sense for a rig.
+
+    A judgement of what people ask.
+    """
+    found: list[tuple[str, str]] = []
+    link = _class_or_none(base.interconnect)
+    if link.startswith("pcie") and base.tp_size > 1:
+        found.append(("interconnect", "nvlink4" if link == "pcie5" else "nvlink3"))
+    sizes = [base.tp_size // 2] if base.tp_size % 2 == 0 else []
+    found += [("tp_size", str(size)) for size in (*sizes, 2 * base.tp_size) if size <= MOST_RANKS]
+    if base.tp_size > 1 and base.draft.tp_size != 1 and base.draft.kind != "lookup":
+        found.append(("draft.tp_size", "1"))
+    found += [("batch_size", f"{8 * base.batch_size:g}"), ("context_tokens", "32768")]
+    if base.longest <= base.depth + 1:  # a block has no depth to change
+        found += [("depth", str(base.depth + more)) for more in (-2, 2)]
+    weights = stated_weights(base.model, base.dtype)
+    stored = weights.routed_experts if base.model.num_experts else weights.dense_mlp
+    if stored.name in {"bf16", "fp16"}:
+        found.append(("dtype", "fp8"))
+    rows = []
+    for key, text in found:
+        try:
+            scenario = changed(base, key, text)
+        except ParameterError:  # beyond what can be asked for
+            continue
+        if key not in {"tp_size", "depth"} or _fits(scenario):
+            rows.append((key, text))
+    return rows
+
+
+def _fits(scenario: Scenario) -> bool:
+    """Whether a scenario can be built and has the memory."""
+    try:
+        rig = scenario.rig()
+        fit = rig.fit(batch_size=scenario.batch_size, context_tokens=scenario.context_tokens)
+    except SpecModelError:
+        return False
+    return fit.fits
+
+
+def _class_or_none(name: str) -> str:
+    """Class of a link; empty where there is none, as of one that was measured."""
+    try:
+        return link_class(name) if name else ""
+    except UnknownKeyError:
+        return ""
+
+
+def _number(key: str, text: str, least: float, most: float) -> float:
+    """A number inside its bounds."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not least <= value <= most:
+        raise ParameterError(key, repr(text[:40]), f"a number from {least:g} to {most:g}")
+    return value
+
+
+def _count(key: str, text: str, most: float) -> int:
+    """A whole number from 1."""
+    value = _number(key, text, 1, most)
+    if not value.is_integer():
+        raise ParameterError(key, repr(text[:40]), "a whole number")
+    return int(value)
+
+
+def _chosen(key: str, text: str, allowed: tuple[str, ...]) -> str:
+    """One of several words."""
+    word = text.strip().lower()
+    if word not in allowed:
+        raise ParameterError(key, repr(text[:40]), f"one of {', '.join(allowed)}")
+    return word
+
+
+def _with_model(base: Scenario, text: str) -> Scenario:
+    """Another model, with its release's formats."""
+    model = named_model(text)
+    return base if model == base.model else replace(base, model=model, dtype="")
+
+
+def _with_interconnect(base: Scenario, text: str) -> Scenario:
+    """Another link, of which nothing was measured."""
+    same = link_class(text) == _class_or_none(base.interconnect)
+    return base if same else replace(base, interconnect=text, curves=(), kernel="")
+
+
+def _with_kernel(base: Scenario, text: str) -> Scenario:
+    """Another all-reduce on the same link."""
+    word = {"p2p": "engine", "custom": "engine"}.get(text.strip().lower(), text)
+    kernel = _chosen("allreduce", word, KERNELS[1:])
+    return base if kernel == _kernel(base) else replace(base, kernel=kernel, curves=())
+
+
+def _kernel(base: Scenario) -> str:
+    """The all-reduce kernel of a rig; empty where it has none or it is not known."""
+    if base.tp_size == 1 or base.curve is not None or not base.interconnect:
+        return base.kernel
+    return link_prior(base.interconnect, base.tp_size, kernel=base.kernel).kernel
+
+
+def _with_tp_size(base: Scenario, text: str) -> Scenario:
+    """Another number of GPUs, over the card's usual link where none is named."""
+    scenario = replace(base, tp_size=_count("tp_size", text, MOST_RANKS))
+    if scenario.tp_size == 1 or scenario.interconnect or scenario.curve is not None:
+        return scenario
+    return replace(scenario, interconnect=card_link(base.gpu))
+
+
+def _with_gpu(base: Scenario, text: str) -> Scenario:
+    """Another card on the same link, of which nothing was measured."""
+    card, _ = edition_of(text)
+    if card == gpu(base.gpu).name:
+        return base
+    link = base.interconnect or (card_link(card) if base.tp_size > 1 else "")
+    return replace(base, gpu=card, curves=(), interconnect=link)
+
+
+def _with_dtype(base: Scenario, text: str) -> Scenario:
+    """Other stored weights."""
+    stated_weights(base.model, text)
+    return replace(base, dtype=text)
+
+
+def _with_kv_dtype(base: Scenario, text: str) -> Scenario:
+    """Another format of the cache."""
+    return replace(base, kv_bytes_per_value=KV_BYTES[_chosen("kv_dtype", text, tuple(KV_BYTES))])
+
+
+def _with_capture_limit(base: Scenario, text: str) -> Scenario:
+    """Graphs up to another number of rows; beyond it a pass is launched kernel by kernel."""
+    limit = _count("capture_limit", text, BOUNDS["num_draft_tokens"].most)
+    return replace(base, capture_limit=limit)
+
+
+def _with_schedule(base: Scenario, text: str) -> Scenario:
+    """Other things beside each other."""
+    word = _chosen("schedule", text, SCHEDULES)
+    return replace(base, schedule=next(each for each in SCHEDULES if each == word))
+
+
+def _with_depth(base: Scenario, text: str) -> Scenario:
+    """Another depth; a chain verifies one token more than it drafts."""
+    depth = _count("depth", text, BOUNDS["num_steps"].most)
+    return replace(
+        base, depth=depth, num_draft_tokens=None if base.topk == 1 else base.num_draft_tokens
+    )
+
+
+def _with_topk(base: Scenario, text: str) -> Scenario:
+    """Another branching; a chain verifies one token more than it drafts."""
+    topk = _count("topk", text, BOUNDS["topk"].most)
+    if topk == base.topk:
+        return base
+    return replace(base, topk=topk, num_draft_tokens=None if topk == 1 else base.num_draft_tokens)
+
+
+def _with_num_draft_tokens(base: Scenario, text: str) -> Scenario:
+    """Other verified rows."""
+    return replace(
+        base, num_draft_tokens=_count("num_draft_tokens", text, BOUNDS["num_draft_tokens"].most)
+    )
+
+
+def _with_batch_size(base: Scenario, text: str) -> Scenario:
+    """Other running requests."""
+    return replace(base, batch_size=_number("batch_size", text, *BOUNDS["batch_size"]))
+
+
+def _with_context_tokens(base: Scenario, text: str) -> Scenario:
+    """Another context."""
+    return replace(base, context_tokens=_number("context_tokens", text, *BOUNDS["context_tokens"]))
+
+
+def _with_draft_kind(base: Scenario, text: str) -> Scenario:
+    """A draft model that drafts in another way."""
+    return replace(base, draft=replace(base.draft, kind=text.strip().lower()))
+
+
+def _with_draft_vocab(base: Scenario, text: str) -> Scenario:
+    """A draft model with another head; its time is not known where passes were measured."""
+    size = _count("draft.vocab", text, MOST_VOCABULARY)
+    measured = base.draft.times is not None or base.draft.step_s is not None
+    if measured and size != base.draft.head_size(base.model):
+        raise ParameterError(
+            "draft.vocab",
+            size,
+            "of a draft model whose passes were not measured",
+            "give the time with the other head as draft.step_ms",
+        )
+    return replace(base, draft=replace(base.draft, vocab_size=size))
+
+
+def _with_draft_tp_size(base: Scenario, text: str) -> Scenario:
+    """A draft model on each GPU alone, or on all."""
+    size = _count("draft.tp_size", text, MOST_RANKS)
+    if size not in {1, base.tp_size}:
+        raise ParameterError("draft.tp_size", size, f"1 or tp_size ({base.tp_size})")
+    return replace(base, draft=replace(base.draft, tp_size=1 if size == 1 else None))
+
+
+def _with_draft_record(base: Scenario, text: str) -> Scenario:
+    """A draft model whose passes were measured, whole on each GPU."""
+    times = read_measured_draft(Path(text).expanduser())
+    return replace(base, draft=replace(base.draft, times=times, tp_size=1))
+
+
+def _with_draft_step_ms(base: Scenario, text: str) -> Scenario:
+    """A draft model with a known time of its passes."""
+    step_s = _number("draft.step_ms", text, 1e-6, MOST_S / MILLI) * MILLI
+    return replace(base, draft=replace(base.draft, step_s=step_s, times=None))
+
+
+KEYS: Final[Mapping[str, Callable[[Scenario, str], Scenario]]] = MappingProxyType(
+    {
+        "interconnect": _with_interconnect,
+        "allreduce": _with_kernel,
+        "tp_size": _with_tp_size,
+        "num_gpus": _with_tp_size,
+        "gpu": _with_gpu,
+        "model": _with_model,
+        "dtype": _with_dtype,
+        "kv_dtype": _with_kv_dtype,
+        "batch_size": _with_batch_size,
+        "context_tokens": _with_context_tokens,
+        "depth": _with_depth,
+        "num_steps": _with_depth,
+        "topk": _with_topk,
+        "num_draft_tokens": _with_num_draft_tokens,
+        "schedule": _with_schedule,
+        "capture_limit": _with_capture_limit,
+        "draft.kind": _with_draft_kind,
+        "draft.vocab": _with_draft_vocab,
+        "draft.tp_size": _with_draft_tp_size,
+        "draft.step_ms": _with_draft_step_ms,
+        "draft.record": _with_draft_record,
+    }
+)
+"""What can be changed, by its name."""
+
+SYNONYMS: Final[Mapping[str, str]] = MappingProxyType({"num_gpus": "tp_size", "num_steps": "depth"})
+"""Keys that mean another one."""
+
+
+_TOGETHER = "all together"
+
+FASTER: Final[Mapping[str, tuple[str, int]]] = {
+    "memory bandwidth": ("bandwidth", 1),
+    "rate of matrix products": ("compute", 1),
+    "all-reduce": ("allreduce", -1),
+    "kernels and launches": ("kernels", -1),
+    "host between rounds": ("round_host", -1),
+    "host of draft passes": ("draft_host", -1),
+}
+"""What can be made faster, its factor, and the sign of faster."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One change: its price and the ratio of speed-ups, or the reason why it has none."""
+
+    label: str
+    priced: ScenarioPrice | None = None
+    ratio: Estimate | None = None
+    reason: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elasticity:
+    """What 1 % faster does, in %: to the speed-up and to the output, at the base."""
+
+    label: str
+    speedup: float
+    output: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """The base, changes by their effect, and all changes together where several were asked for.
+
+    `num_points` counts the measured loads behind it; 0 for a prior.
+    """
+
+    base: ScenarioPrice
+    draft: str
+    rows: tuple[Row, ...]
+    together: Row | None = None
+    elasticities: tuple[Elasticity, ...] = ()
+    num_points: int = 0
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What speaks against the measured all-reduces that are used, at the loads that are priced."""
+        rows = (*self.rows, *([self.together] if self.together else ()))
+        priced = (self.base, *(row.priced for row in rows if row.priced is not None))
+        by_ranks: dict[int, list[Scenario]] = {}
+        for one in priced:
+            by_ranks.setdefault(one.scenario.tp_size, []).append(one.scenario)
+        return tuple(doubt for alike in by_ranks.values() for doubt in doubts_of_all_reduce(alike))
+
+
+def what_if(
+    base: Scenario, changes: Sequence[tuple[str, str]] = (), *, fit: PhysicalFit | None = None
+) -> WhatIf:
+    r"""Price a base and changes of it, one at a time and all together.
+
+    .. math:: \frac{s'}{s} = \frac{T_r / T_1}{T'_r / T'_1}
+
+    What both share cancels in the ratio: factors of the form (but for `OWN_FACTORS`), and what it
+    misses as far as loads and rigs are near each other. The accept length is held fixed.
+    """
+    pricing = Pricing(base, fit)
+    first = pricing.price(base)
+    changes = [(SYNONYMS.get(key, key), text) for key, text in changes]
+    together = None
+    if len(changes) > 1 and len(dict(changes)) == len(changes):
+        together = _row(pricing, _TOGETHER, all_changed(base, list(changes)))
+    pairs = changes or default_changes(base)
+    rows = [_alone(pricing, key, text, possible=together is not None) for key, text in pairs]
+    return WhatIf(
+        base=first,
+        draft=base.draft.described(base.model)[0],
+        rows=tuple(sorted(rows, key=_order)),
+        together=together,
+        elasticities=_elasticities(pricing, base),
+        num_points=len(pricing.fit.measured.loads),
+    )
+
+
+def _alone(pricing: Pricing, key: str, text: str, *, possible: bool) -> Row:
+    """Price one change; one that is `possible` with the others may need them."""
+    label = f"{key}={text}"
+    try:
+        scenario = changed(pricing.base, key, text)
+    except ParameterError as error:
+        if not possible:
+            raise
+        return Row(label=label, reason=f"not without the other changes: {error}")
+    return _row(pricing, label, scenario)
+
+
+def _row(pricing: Pricing, label: str, scenario: Scenario) -> Row:
+    """Price one change against the base."""
+    base = pricing.base
+    if scenario.interconnect != base.interconnect and "interconnect" not in label:
+        label += f" over {scenario.interconnect}" if label != _TOGETHER else ""
+    try:
+        priced = pricing.price(scenario)
+        ratio = pricing.ratio(base, scenario)
+    except SpecModelError as error:
+        hint = error.hint if isinstance(error, ParameterError) else ""
+        return Row(label=label, reason=hint if "does not fit" in hint else str(error))
+    return Row(label=label, priced=priced, ratio=ratio)
+
+
+def _elasticities(pricing: Pricing, base: Scenario) -> tuple[Elasticity, ...]:
+    """Elasticities of speed-up and output by what can be made faster, largest first."""
+    at = pricing.priced(base)
+    step, whole = at.jacobian
+    _, logs = pricing.logs(base)
+    found = []
+    for label, (factor, sign) in FASTER.items():
+        moves = sign * np.array([step[FACTORS.index(factor)], whole[FACTORS.index(factor)]])
+        one = Elasticity(
+            label=label,
+            speedup=float(moves @ np.array(logs.speedup_slopes[:2])),
+            output=float(moves @ np.array(logs.output_slopes[:2])),
+        )
+        if abs(one.speedup) + abs(one.output) > 1e-4:
+            found.append(one)
+    return tuple(sorted(found, key=lambda one: -abs(one.output)))
+
+
+def _order(row: Row) -> float:
+    """Largest effect first, either way; what has no price last."""
+    return np.inf if row.ratio is None else -abs(float(np.log(row.ratio.median)))
