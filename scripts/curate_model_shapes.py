@@ -27,7 +27,7 @@ from specmodel.architecture.shape import (
     SparseIndex,
     grouped_layers,
 )
-from specmodel.architecture.shape_record import shape_to_record
+from specmodel.records import to_record
 from specmodel.units import GIGA
 
 Row = dict[str, str]
@@ -205,7 +205,7 @@ def record(row: Row) -> dict[str, Any]:
         "confidence": row["confidence"],
         "source": row["source"],
         "notes": row["notes"],
-        "shape": shape_to_record(shape),
+        "shape": to_record(shape),
     }
 
 

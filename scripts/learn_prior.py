@@ -6,6 +6,7 @@ one without each target model, which is what ``specmodel evaluate`` uses for tha
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,17 @@ import numpy as np
 from calibration.fit.prior_learning import LearningSystem, learn_prior
 from calibration.fit.public_systems import PublicSystem, learning_targets, public_systems
 from calibration.points.arrays import system_rows
-from specmodel.atomic_file import write_text_atomically
+from specmodel.constants import NAMES
+from specmodel.files import write_text_atomically
 from specmodel.prior import (
     ANY_ENGINE,
     EXPERTS_KNOWN,
     EXPERTS_UNKNOWN,
     Prior,
     family_of,
-    prior_to_record,
     target_key,
 )
+from specmodel.records import to_record
 
 TARGET = Path(__file__).parents[1] / "specmodel" / "data" / "priors.json"
 ROUNDS = 40
@@ -49,6 +51,12 @@ def learn(systems: list[LearningSystem], start: Prior | None = None) -> Prior:
     return learn_prior(systems, name="learned", start=start, rounds=ROUNDS)
 
 
+def as_written(prior: Prior) -> Any:
+    """Record of a prior, with eight significant digits and the name that its place gives it."""
+    text = json.dumps(to_record(replace(prior, name="")))
+    return json.loads(text, parse_float=lambda digits: float(f"{float(digits):.8g}"))
+
+
 def main() -> None:
     """Learn all of them and write the file."""
     found = [system for system in public_systems() if system.teaches]
@@ -67,12 +75,12 @@ def main() -> None:
             for target in targets:
                 others = [one for one in members if target_key(one.target_model) != target]
                 if len(others) < len(members):
-                    without[target] = prior_to_record(learn(others))
-            priors[kind][family] = {"all": prior_to_record(everyone), "without": without}
+                    without[target] = as_written(learn(others))
+            priors[kind][family] = {"all": as_written(everyone), "without": without}
             print(f"{kind}, {family}: {len(members)} systems, {len(without)} targets left out")
             for name, value in everyone.median.items():
                 print(f"  {name:22s} {value:.3f}")
-    record = {"schema_version": 1, "priors": priors}
+    record = {"schema_version": 2, "constants": list(NAMES), "priors": priors}
     write_text_atomically(TARGET, json.dumps(record, indent=1) + "\n")
     print(f"wrote {TARGET.name}")
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from specmodel.constants import NUM_CONSTANTS, slope, to_natural
 from specmodel.cost import RoundTerms
+from specmodel.errors import ParameterError
 from specmodel.prior import Noise, Prior
 from specmodel.speedup import log_speedup_gradient
 from specmodel.student_t import student_t_cdf, student_t_quantile
@@ -132,6 +133,18 @@ class Posterior:
     effect_scale: float
     degrees_of_freedom: float
     prior_covariance: Array
+
+    def __post_init__(self) -> None:
+        for name in ("noise_scale", "effect_scale", "degrees_of_freedom"):
+            value = getattr(self, name)
+            if not 0.0 < value < np.inf:
+                raise ParameterError(name, f"{value:g}", "finite and positive")
+        if not np.all(np.isfinite(self.mean)):
+            raise ParameterError("mean", "one that is not", "finite")
+        for name, size in (("covariance", self.mean.size), ("prior_covariance", NUM_CONSTANTS)):
+            matrix = getattr(self, name)
+            if matrix.shape != (size, size) or not np.all(np.isfinite(matrix)):
+                raise ParameterError(name, f"shape {matrix.shape}", f"finite, {size} by {size}")
 
     @classmethod
     def from_prior(cls, prior: Prior) -> "Posterior":

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specmodel.constants import NAMES, to_natural
-from specmodel.errors import UnknownKeyError
+from specmodel.errors import ParameterError, UnknownKeyError
+from specmodel.records import from_record
 
 Array = NDArray[np.float64]
 
@@ -99,6 +100,12 @@ class Prior:
     name: str
     learned_from: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        for name, shape in (("mean", (len(NAMES),)), ("covariance", (len(NAMES), len(NAMES)))):
+            values = getattr(self, name)
+            if values.shape != shape or not np.all(np.isfinite(values)):
+                raise ParameterError(name, f"shape {values.shape}", f"finite, of shape {shape}")
+
     @property
     def median(self) -> dict[str, float]:
         """Median of every constant in natural units."""
@@ -185,82 +192,5 @@ def load_prior(*, experts_known: bool, engine: str = "", without_target: str = "
     left_out = packaged[kind][family]["without"]
     key = target_key(without_target)
     if key and key in left_out:
-        return prior_from_record(left_out[key], name=f"{name}, without {without_target}")
-    return prior_from_record(packaged[kind][family]["all"], name=name)
-
-
-def prior_from_record(record: dict[str, Any], *, name: str) -> Prior:
-    r"""Prior from its JSON record.
-
-    .. math:: \Sigma = \Sigma^\top \succ 0
-
-    Parameters
-    ----------
-    record : dict
-        Keys ``mean`` (by constant), ``covariance`` (rows in the order of ``mean``), ``noise``,
-        ``learned_from``.
-    name : str
-        Which prior it is.
-
-    Returns
-    -------
-    Prior
-
-    Notes
-    -----
-    Constants are stored by name, so that a file outlives a change of their order.
-
-    Examples
-    --------
-    >>> record = prior_to_record(load_prior(experts_known=True))
-    >>> prior_from_record(record, name="again").noise == load_prior(experts_known=True).noise
-    True
-    """
-    names = list(record["mean"])
-    order = [names.index(name) for name in NAMES]
-    covariance = np.array(record["covariance"], dtype=np.float64)[np.ix_(order, order)]
-    return Prior(
-        mean=np.array([record["mean"][name] for name in NAMES], dtype=np.float64),
-        covariance=covariance,
-        noise=Noise(**record["noise"]),
-        name=name,
-        learned_from=tuple(record["learned_from"]),
-    )
-
-
-def prior_to_record(prior: Prior) -> dict[str, Any]:
-    r"""JSON record of a prior; the inverse of `prior_from_record`.
-
-    .. math:: (\mu, \Sigma) \mapsto \text{JSON}
-
-    Parameters
-    ----------
-    prior : Prior
-        What to write.
-
-    Returns
-    -------
-    dict
-        Plain numbers and strings.
-
-    Notes
-    -----
-    Numbers are rounded to eight significant digits.
-
-    Examples
-    --------
-    >>> sorted(prior_to_record(load_prior(experts_known=True)))
-    ['covariance', 'learned_from', 'mean', 'noise']
-    """
-    noise = prior.noise
-    return {
-        "mean": {name: float(f"{x:.8g}") for name, x in zip(NAMES, prior.mean, strict=True)},
-        "covariance": [[float(f"{x:.8g}") for x in row] for row in prior.covariance],
-        "noise": {
-            "row_log_sd": float(f"{noise.row_log_sd:.6g}"),
-            "configuration_log_sd": float(f"{noise.configuration_log_sd:.6g}"),
-            "run_log_sd": float(f"{noise.run_log_sd:.6g}"),
-            "degrees_of_freedom": float(f"{noise.degrees_of_freedom:.6g}"),
-        },
-        "learned_from": list(prior.learned_from),
-    }
+        return from_record(Prior, left_out[key] | {"name": f"{name}, without {without_target}"})
+    return from_record(Prior, packaged[kind][family]["all"] | {"name": name})

@@ -155,7 +155,7 @@ def test_a_prediction_without_changes_loads_nothing_of_the_physical_form_that_it
         arguments = ["predict", "--accept", "2.5", *extra]
         statement = f"from calibration.cli import main\nmain({arguments}, standalone_mode=False)"
         loaded = modules_after(statement, tmp_path, whole=True)
-        assert "specmodel.physical_record" in loaded
+        assert "specmodel.physical_fit" in loaded
         assert not [name for name in loaded if name.startswith(PHYSICAL_FORM)]
         changed = statement.replace("'2.5'", "'2.5', '--set', 'batch_size=2'")
         loaded = modules_after(changed, tmp_path, whole=True)

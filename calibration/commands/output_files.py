@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from specmodel.atomic_file import OutputError
+from specmodel.files import OutputError
 
 _STANDARD_STREAMS = {1: "standard output", 2: "standard error"}
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 from matplotlib.figure import Figure
 
 from calibration.plots.style import figure_style
-from specmodel.atomic_file import write_bytes_atomically
 from specmodel.errors import ParameterError
+from specmodel.files import write_bytes_atomically
 
 _METADATA: Final[dict[str, dict[str, Any]]] = {
     "png": {},

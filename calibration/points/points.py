@@ -20,8 +20,8 @@ from calibration.readers import (
     Row,
     canonical_name,
 )
-from specmodel.atomic_file import write_text_atomically
 from specmodel.errors import FormatError
+from specmodel.files import write_text_atomically
 
 __all__ = ["Points", "read_points", "write_points"]
 

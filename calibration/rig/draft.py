@@ -1,10 +1,10 @@
 """The draft model of a rig: said, assumed where nothing is, or measured."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from specmodel.cost.round_inputs import Drafter
 from specmodel.errors import ParameterError
 from specmodel.measurement import DraftRecord, load_record
 from specmodel.measurement.load_grid import interpolate
-from specmodel.record_types import check_types
 from specmodel.rig import DraftPasses, eagle3_passes, mtp_passes
 
 Array = NDArray[np.float64]
@@ -100,26 +99,9 @@ def read_measured_draft(path: Path) -> MeasuredDraft:
     return measured_draft(load_record(path))
 
 
-def measured_draft_from(record: Mapping[str, Any]) -> MeasuredDraft:
-    """Return times from the plain JSON of a calibration."""
-    given = {
-        "name": record["name"],
-        "device": record["device"],
-        "steps": _rows(record["steps"]),
-        "extends": _rows(record["extends"]),
-    }
-    check_types(MeasuredDraft, given)
-    return MeasuredDraft(**given)
-
-
 def _possible(row: Sequence[float]) -> bool:
     """Whether a row is of a load and of a time that a pass may take."""
     return len(row) == 4 and all(0 <= value < np.inf for value in row) and 0 < row[3] <= MOST_S
-
-
-def _rows(values: Sequence[Sequence[float]]) -> tuple[tuple[float, float, float, float], ...]:
-    """Rows of four numbers."""
-    return tuple((float(a), float(b), float(c), float(d)) for a, b, c, d in values)
 
 
 def _times(

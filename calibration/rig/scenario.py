@@ -1,25 +1,24 @@
 """A rig, its load and an accept length: what a physical price is asked for."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
-from calibration.rig.draft import DraftChoice, measured_draft_from
+from calibration.rig.draft import DraftChoice
 from specmodel.architecture import ModelShape, stated_weights
-from specmodel.architecture.shape_record import shape_from_record, shape_to_record
 from specmodel.cost.allreduce_curve import AllReduceCurve
 from specmodel.cost.allreduce_doubts import curve_doubts, outside_doubt
 from specmodel.cost.graph_capture import GraphCapture
 from specmodel.cost.round_inputs import SCHEDULES, Engine, Schedule
 from specmodel.cost.round_terms import UNKNOWN_DEPTH_NUM_STEPS
 from specmodel.cost.typical_rates import STEP_HOST_S
-from specmodel.errors import FormatError, ParameterError
+from specmodel.errors import FormatError, ParameterError, SpecModelError
 from specmodel.hardware import gpu, gpus
 from specmodel.question import Configuration, longest_accept_length
-from specmodel.record_types import check_types
+from specmodel.records import from_record, to_record
 from specmodel.rig import Rig
 from specmodel.rig.served_model import link_prior
 
@@ -254,70 +253,23 @@ def doubts_of_all_reduce(scenarios: Sequence[Scenario]) -> tuple[str, ...]:
     return tuple(f"measured all-reduce of {ranks} ranks: {doubt}" for doubt in doubts)
 
 
-_PLAIN: Final = (
-    "gpu",
-    "tp_size",
-    "interconnect",
-    "dtype",
-    "kernel",
-    "kv_bytes_per_value",
-    "context_parallel",
-    "schedule",
-    "capture_limit",
+_LOAD: Final = (
+    *("depth", "topk", "num_draft_tokens", "batch_size", "context_tokens", "accept_length"),
 )
 
 
 def scenario_to_record(scenario: Scenario) -> dict[str, Any]:
-    """JSON record of a rig, without its load.
-
-    Sizes in bytes, times in seconds.
-    """
-    return {
-        "model": shape_to_record(scenario.model),
-        **{name: getattr(scenario, name) for name in _PLAIN},
-        "draft": asdict(scenario.draft),
-        "allreduce": [
-            {
-                "num_ranks": ranks,
-                "size_bytes": curve.size_bytes.tolist(),
-                "time_s": curve.time_s.tolist(),
-            }
-            for ranks, curve in scenario.curves
-        ],
-    }
+    """Record of a rig as a calibration keeps it: without load and accept length."""
+    record: dict[str, Any] = to_record(scenario)
+    return {name: value for name, value in record.items() if name not in _LOAD}
 
 
 def scenario_from_record(record: Mapping[str, Any], *, path: str = "calibration") -> Scenario:
-    """Rig from its JSON record.
-
-    At one request, depth 1 and accept length 1.
-    """
+    """A rig from its record, at one request and depth 1; one that cannot be is a `FormatError` of the path."""
     try:
-        plain = {name: record[name] for name in _PLAIN}
-        check_types(Scenario, plain)
-        scenario = Scenario(
-            model=shape_from_record(record["model"]),
-            **plain,
-            draft=_draft(record["draft"]),
-            curves=tuple(_curve(one) for one in record["allreduce"]),
-        )
+        scenario = from_record(Scenario, record)
         scenario.rig()
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        reason = f"no {error}" if type(error) is KeyError else str(error)
-        message = f"its rig cannot be read ({reason}); run `specmodel fit` again"
+    except (SpecModelError, ArithmeticError, ValueError) as error:
+        message = f"its rig cannot be read ({error}); run `specmodel fit` again"
         raise FormatError(path, message, code="edited") from None
     return scenario
-
-
-def _draft(record: Mapping[str, Any]) -> DraftChoice:
-    """The draft model of a record; calibrations from before drafter records lack its times."""
-    times = record.get("times")
-    plain = {name: value for name, value in record.items() if name != "times"}
-    check_types(DraftChoice, plain)
-    return DraftChoice(**plain, times=measured_draft_from(times) if times else None)
-
-
-def _curve(record: Mapping[str, Any]) -> tuple[int, AllReduceCurve]:
-    """Ranks of a measured all-reduce, and its curve."""
-    curve = AllReduceCurve.from_points(record["size_bytes"], record["time_s"])
-    return int(record["num_ranks"]), curve

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from specmodel.atomic_file import OutputError
+from specmodel.files import OutputError
 
 
 def require_folder(output: Path) -> None:
@@ -26,7 +26,7 @@ def require_folder(output: Path) -> None:
     >>> require_folder(Path("no/such/table.toml"))
     Traceback (most recent call last):
     ...
-    specmodel.atomic_file.OutputError: no/such/table.toml: cannot be written: there is no such folder
+    specmodel.files.OutputError: no/such/table.toml: cannot be written: there is no such folder
     """
     if not output.absolute().parent.is_dir():
         raise OutputError(output, "cannot be written: there is no such folder")

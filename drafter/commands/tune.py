@@ -119,7 +119,7 @@ def _write(
 
     from drafter.tuning import tuned_rows
     from drafter.tuning_table import merged, table_text
-    from specmodel.atomic_file import write_text_atomically
+    from specmodel.files import write_text_atomically
 
     day = dt.datetime.now(tz=dt.UTC).date()
     device = f"{described.name}, driver {described.driver}"

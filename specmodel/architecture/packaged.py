@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from specmodel.architecture.parameters import parameter_counts
 from specmodel.architecture.quantisation import SYNONYMS, Quantisation, quantisation
 from specmodel.architecture.shape import ModelShape
-from specmodel.architecture.shape_record import shape_from_record
 from specmodel.errors import ParameterError, UnknownKeyError
+from specmodel.records import from_record
 
 # Counted and published parameters of a trusted shape differ by no more.
 TRUSTED_DEVIATION: Final = 0.03
@@ -151,7 +151,7 @@ def _preset(name: str) -> Preset:
     """Packaged model of exactly that name."""
     record = _records()[name]
     return Preset(
-        shape=shape_from_record(record["shape"]),
+        shape=from_record(ModelShape, record["shape"]),
         aliases=tuple(record["aliases"]),
         published_parameters=record["published_parameters"],
         published_active_parameters=record["published_active_parameters"],

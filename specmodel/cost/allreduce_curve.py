@@ -47,6 +47,16 @@ class AllReduceCurve:
     size_bytes: Array
     time_s: Array
 
+    def __post_init__(self) -> None:
+        sizes, times = self.size_bytes, self.time_s
+        if sizes.shape != times.shape or sizes.ndim != 1 or not sizes.size:
+            raise ParameterError("size_bytes", sizes.shape, "as many sizes as times, at least one")
+        for name, values in (("size_bytes", sizes), ("time_s", times)):
+            if not np.all(np.isfinite(values) & (values > 0)):
+                raise ParameterError(name, np.min(values), "positive and finite")
+        if np.any(np.diff(sizes) <= 0):
+            raise ParameterError("size_bytes", "others", "rising")
+
     @classmethod
     def from_points(cls, size_bytes: ArrayLike, time_s: ArrayLike) -> "AllReduceCurve":
         r"""Build a curve; of several times at one size the median counts.

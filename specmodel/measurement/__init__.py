@@ -9,5 +9,5 @@ from specmodel.measurement.draft_record import ExtendTiming as ExtendTiming
 from specmodel.measurement.draft_record import KernelTiming as KernelTiming
 from specmodel.measurement.draft_record import StepTiming as StepTiming
 from specmodel.measurement.draft_record import comparisons as comparisons
-from specmodel.measurement.record_file import load_record as load_record
-from specmodel.measurement.record_file import save_record as save_record
+from specmodel.measurement.draft_record import load_record as load_record
+from specmodel.measurement.draft_record import save_record as save_record

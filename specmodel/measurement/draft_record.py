@@ -2,9 +2,12 @@
 
 import math
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from specmodel.errors import ParameterError
+from specmodel.errors import FormatError, ParameterError
+from specmodel.files import CheckedJson
+from specmodel.records import from_record, to_record
 from specmodel.units import PERCENT
 
 if TYPE_CHECKING:
@@ -26,6 +29,15 @@ COLD: Final = "cold"
 
 CACHE_STATES: Final = (COLD, "hot")
 """State of the last-level cache before each timed draft."""
+
+_FILE: Final = CheckedJson(
+    name="drafter record",
+    schema_version=SCHEMA_VERSION,
+    marks=("steps", "extends"),
+    lacking="no times of steps and extend passes",
+    write="`specmodel drafter time`",
+    again="run `specmodel drafter time` again to write a new one",
+)
 
 LEAST_SPREAD: Final = PERCENT
 """Two runs may agree more closely than this by chance; no difference below it is claimed. A judgement. [-]"""
@@ -242,6 +254,24 @@ class DraftRecord:
                 "cold",
                 "replays that find the weights in cache are faster than a draft in serving",
             )
+
+
+def save_record(record: DraftRecord, path: Path | str) -> None:
+    """Write a record as JSON, so that an interruption leaves the old file whole."""
+    _FILE.save(path, to_record(record))
+
+
+def load_record(path: Path | str, *, allow_dry: bool = False) -> DraftRecord:
+    """Read a record; that of a dry run or of a hot cache only where it is asked for."""
+    _, content = _FILE.load(path)
+    try:
+        record = from_record(DraftRecord, content)
+        if not allow_dry:
+            record.check_usable()
+    except ParameterError as error:
+        code = "not_usable" if error.name in {"kind", "cache_state"} else "edited"
+        raise FormatError(path, f"{error}; {_FILE.again}", code=code) from None
+    return record
 
 
 class Comparison(NamedTuple):

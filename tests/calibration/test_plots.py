@@ -33,9 +33,9 @@ from calibration.plots.style import CATEGORIES, ordered_colours
 from calibration.points.arrays import SystemRows, system_rows
 from calibration.points.packaged import packaged_table
 from calibration.points.points import read_points
-from specmodel.atomic_file import OutputError
 from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
+from specmodel.files import OutputError
 from specmodel.prediction import predict
 from specmodel.question import AcceptLength, Configuration, Estimate, Question
 

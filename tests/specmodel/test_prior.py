@@ -1,11 +1,13 @@
 import json
 from collections.abc import Callable
+from importlib import resources
 
 import numpy as np
 import pytest
 
 from specmodel.constants import NAMES, NUM_CONSTANTS
-from specmodel.prior import Prior, prior_from_record, prior_to_record, target_key
+from specmodel.prior import Prior, target_key
+from specmodel.records import from_record, to_record
 
 
 def correlated(make_prior: Callable[..., Prior]) -> Prior:
@@ -22,24 +24,16 @@ def correlated(make_prior: Callable[..., Prior]) -> Prior:
 
 def test_a_prior_survives_its_record(make_prior: Callable[..., Prior]) -> None:
     prior = correlated(make_prior)
-    again = prior_from_record(json.loads(json.dumps(prior_to_record(prior))), name="correlated")
+    again = from_record(Prior, json.loads(json.dumps(to_record(prior))))
     np.testing.assert_allclose(again.mean, prior.mean, rtol=1e-7)
     np.testing.assert_allclose(again.covariance, prior.covariance, rtol=1e-7)
     assert again.noise == prior.noise
     assert again.learned_from == prior.learned_from
 
 
-def test_a_record_in_another_order_is_the_same_prior(make_prior: Callable[..., Prior]) -> None:
-    prior = correlated(make_prior)
-    record = prior_to_record(prior)
-    order = np.random.default_rng(1).permutation(NUM_CONSTANTS)
-    shuffled = record | {
-        "mean": {NAMES[index]: record["mean"][NAMES[index]] for index in order},
-        "covariance": np.array(record["covariance"])[np.ix_(order, order)].tolist(),
-    }
-    again = prior_from_record(shuffled, name="shuffled")
-    np.testing.assert_allclose(again.mean, prior.mean, rtol=1e-7)
-    np.testing.assert_allclose(again.covariance, prior.covariance, rtol=1e-7)
+def test_packaged_priors_have_the_constants_in_their_order() -> None:
+    packaged = json.loads(resources.files("specmodel").joinpath("data/priors.json").read_text())
+    assert packaged["constants"] == list(NAMES)
 
 
 def test_medians_are_in_natural_units(make_prior: Callable[..., Prior]) -> None:

@@ -154,7 +154,7 @@ def test_an_interrupted_write_leaves_the_old_calibration_whole(
     def interrupted(_: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("specmodel.atomic_file.os.fsync", interrupted)
+    monkeypatch.setattr("specmodel.files.os.fsync", interrupted)
     result = specmodel("fit", "bench.csv")
     assert result.exit_code == 1
     assert result.stderr.splitlines()[-1] == "Error: interrupted"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from calibration.points.points import format_points, read_points, write_points
 from calibration.points.table import PROVENANCE_COLUMNS, Points
 from calibration.readers import CANONICAL_NAMES, NUMBER_NAMES, TEXT_NAMES
-from specmodel.atomic_file import OutputError, write_text_atomically
 from specmodel.errors import FormatError, ParameterError, SpecModelError
+from specmodel.files import OutputError, write_text_atomically
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 CSV = FIXTURES / "engines" / "csv"

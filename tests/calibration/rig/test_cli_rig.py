@@ -14,7 +14,7 @@ from calibration.report.layout import fits
 from calibration.rig.from_points import AskedRig
 from calibration.rig.whatif import KEYS
 from specmodel.calibration import Calibration
-from specmodel.measurement.record_file import save_record
+from specmodel.measurement import save_record
 from tests.specmodel.measurement.example_record import example_record
 
 Run = Callable[..., Result]

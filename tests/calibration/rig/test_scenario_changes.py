@@ -22,7 +22,7 @@ from calibration.rig.whatif import (
 from specmodel.architecture import preset
 from specmodel.cost.allreduce_curve import AllReduceCurve
 from specmodel.errors import ParameterError, SpecModelError, UnknownKeyError
-from specmodel.measurement.record_file import save_record
+from specmodel.measurement import save_record
 from specmodel.physical_fit import PhysicalFit
 from tests.calibration.rig.known_rigs import (
     LLAMA_POINTS,

@@ -1,6 +1,7 @@
 """The calibration file: what is written is read back; what is not whole is refused in one line."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import pytest
 
 from calibration import fit
 from calibration.points.packaged import packaged_table
-from specmodel import AcceptLength, Calibration, Question, predict
-from specmodel.atomic_file import OutputError
-from specmodel.calibration import calibration_from_record, calibration_to_record
-from specmodel.errors import FormatError
+from specmodel import AcceptLength, Calibration, Configuration, Question, predict
+from specmodel.calibration import SCHEMA_VERSION
+from specmodel.errors import FormatError, ParameterError
+from specmodel.files import OutputError, checksum
+from specmodel.records import from_record, to_record
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,7 @@ def test_the_file_is_strict_json_without_nan(path: Path) -> None:
     def refuse(token: str) -> None:
         raise AssertionError(token)
 
-    assert json.loads(path.read_text(), parse_constant=refuse)["schema_version"] == 1
+    assert json.loads(path.read_text(), parse_constant=refuse)["schema_version"] == SCHEMA_VERSION
 
 
 def edited(path: Path, change: dict[str, Any]) -> Path:
@@ -99,17 +101,68 @@ def test_a_schema_version_that_is_no_whole_number_is_refused(path: Path, version
 
 
 def test_an_edited_file_is_refused(path: Path) -> None:
-    assert "edited by hand" in refusal(edited(path, {"noise_scale": 0.01}))
+    assert "edited by hand" in refusal(edited(path, {"num_points": 7}))
+
+
+@pytest.mark.parametrize("name", ["noise_scale", "effect_scale", "degrees_of_freedom"])
+@pytest.mark.parametrize("value", [0.0, -1.0, None, "x"])
+def test_a_scale_that_is_no_scale_is_refused(
+    fitted: Calibration, name: str, value: float | str | None
+) -> None:
+    record = to_record(fitted)
+    record["posterior"][name] = value
+    with pytest.raises(ParameterError, match=rf"posterior\.{name} must be (finite|a number)"):
+        from_record(Calibration, record)
 
 
 @pytest.mark.parametrize(
-    "name", ["noise_scale", "effect_scale", "degrees_of_freedom", "prior_width"]
+    ("change", "place"),
+    [
+        (lambda record: record["posterior"]["mean"].__setitem__(3, "x"), r"posterior\.mean\[3\]"),
+        (lambda record: record["posterior"]["mean"].pop(), r"posterior\.covariance"),
+        (lambda record: record["runs"].pop(), "posterior must be effects for each"),
+        (lambda record: record["configurations"][1].update(topk=0), r"configurations\[1\]\.topk"),
+        (lambda record: record["prior"]["noise"].pop("run_log_sd"), r"prior\.noise\.run_log_sd"),
+        (lambda record: record.pop("hull"), "hull must be given"),
+        (lambda record: record.update(surprise=1), "surprise must be one of"),
+    ],
 )
-@pytest.mark.parametrize("value", [0.0, -1.0, np.inf, np.nan])
-def test_a_scale_that_is_no_scale_is_refused(fitted: Calibration, name: str, value: float) -> None:
-    record = {**calibration_to_record(fitted), name: value}
-    with pytest.raises(ValueError, match=f"{name} must be finite and positive"):
-        calibration_from_record(record)
+def test_a_defect_is_refused_by_its_place(
+    fitted: Calibration, change: Callable[[dict[str, Any]], object], place: str
+) -> None:
+    record = json.loads(json.dumps(to_record(fitted)))
+    change(record)
+    with pytest.raises(ParameterError, match=place):
+        from_record(Calibration, record)
+
+
+SCHEMA_1 = Path(__file__).parents[1] / "fixtures" / "calibrations" / "one_point_schema_1.json"
+
+
+def test_a_file_of_schema_1_predicts_as_when_it_was_written(tmp_path: Path) -> None:
+    old = Calibration.load(SCHEMA_1)
+    question = Question(
+        accept_length=AcceptLength.exact(2.5),
+        configuration=Configuration(num_steps=3, batch_size=2, context_tokens=2048),
+    )
+    assert old.physical is not None
+    old.save(tmp_path / "again.json")
+    for calibration in (old, Calibration.load(tmp_path / "again.json")):
+        (found,) = predict(calibration, [question])
+        assert found.speedup.median == pytest.approx(1.0281434492554062, rel=1e-8)
+        assert found.speedup.high == pytest.approx(1.1603878617616321, rel=1e-8)
+        assert found.round_cost.low == pytest.approx(2.247674245635289, rel=1e-8)
+
+
+@pytest.mark.parametrize("name", ["noise_scale", "degrees_of_freedom", "prior_width"])
+@pytest.mark.parametrize("value", [0.0, -1.0, None])
+def test_a_file_of_schema_1_that_is_not_sound_is_refused(
+    name: str, value: float | None, tmp_path: Path
+) -> None:
+    content = json.loads(SCHEMA_1.read_text(encoding="utf-8")) | {name: value}
+    file = tmp_path / "old.json"
+    file.write_text(json.dumps(content | {"content_sha256": checksum(content)}), encoding="utf-8")
+    assert "not a sound calibration" in refusal(file)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])

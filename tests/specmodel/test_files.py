@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from specmodel.atomic_file import OutputError, write_bytes_atomically
+from specmodel.files import OutputError, write_bytes_atomically
 
 
 def test_bytes_arrive_as_they_are(tmp_path: Path) -> None:
