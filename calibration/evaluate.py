@@ -1,25 +1,34 @@
 """How wrong the model is on points it has not seen, beside simple baselines."""
 
+import fnmatch
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.evaluate_scores import CENTRAL, Overall, Predictions, Score, overall_of, score_of
 from calibration.evaluate_splits import (
-    ConfigurationSplit,
-    FewRowsSplit,
-    FittedSplit,
-    LoadSplit,
-    RowSplit,
+    CENTRAL,
+    Overall,
+    Predictions,
+    Score,
     Split,
-    WorkloadSplit,
+    each_configuration,
+    each_row,
+    each_workload,
+    every_row,
+    few_rows,
+    overall_of,
+    score_of,
+    small_loads,
 )
 from calibration.fit.fit import with_expert_counts
 from calibration.fit.posterior_mode import fit_rows
 from calibration.points.arrays import SystemRows, numbers, system_rows, texts
+from calibration.points.packaged import packaged_table, packaged_tables
+from calibration.points.points import read_points
 from calibration.points.systems import systems
 from calibration.points.table import Points
 from calibration.points.unsound import assess_soundness
@@ -44,17 +53,7 @@ at depth 3, the slip of theory.md E4. [-]"""
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluatedSystem:
-    """A system to evaluate on.
-
-    Parameters
-    ----------
-    name, target_model : str
-        What it is called; the target model is left out of the prior.
-    rows : SystemRows
-        Its rows with sound baselines.
-    prior : Prior
-        Learned without its target model.
-    """
+    """A system to evaluate on."""
 
     name: str
     target_model: str
@@ -65,19 +64,7 @@ class EvaluatedSystem:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """Everything that `evaluate` found.
-
-    Parameters
-    ----------
-    scores : tuple of Score
-        By split, then system.
-    overall : tuple of Overall
-        By split.
-    not_applicable : tuple of str
-        Splits that no system has rows for.
-    set_aside : tuple of str
-        Systems and workloads left out, with the reason.
-    """
+    """Everything that `evaluate` found."""
 
     scores: tuple[Score, ...]
     overall: tuple[Overall, ...]
@@ -201,6 +188,34 @@ def evaluated_systems(points: Points) -> tuple[list[EvaluatedSystem], tuple[str,
     return found, tuple(set_aside)
 
 
+def systems_to_evaluate(
+    paths: Sequence[Path],
+    names: Sequence[str],
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[list[EvaluatedSystem], tuple[str, ...]]:
+    """Systems of files and packaged tables with their priors, and what was set aside."""
+    found: list[EvaluatedSystem] = []
+    set_aside: list[str] = []
+    if paths:
+        systems, aside = evaluated_systems(read_points(list(paths), progress=progress))
+        found += systems
+        set_aside += aside
+    if names or not paths:
+        for table in packaged_tables():
+            if names and not any(fnmatch.fnmatch(table.name, name) for name in names):
+                continue
+            systems, aside = evaluated_systems(read_points(table.path))
+            set_aside += aside
+            for number, system in enumerate(systems, start=1):
+                suffix = "" if len(systems) == 1 else f"#{number}"
+                found.append(replace(system, name=table.name + suffix))
+        for name in names:
+            if not any(fnmatch.fnmatch(table.name, name) for table in packaged_tables()):
+                packaged_table(name)  # raises, naming the closest ones
+    return found, tuple(set_aside)
+
+
 def _splits(names: Iterable[str], num_rows: int | None, draws: int, seed: int) -> list[Split]:
     """Split objects by name."""
     wanted = list(names)
@@ -208,12 +223,12 @@ def _splits(names: Iterable[str], num_rows: int | None, draws: int, seed: int) -
         wanted = list(SPLITS)
     counts = FEW_ROWS if num_rows is None else (num_rows,)
     table: dict[str, list[Split]] = {
-        "workload": [WorkloadSplit()],
-        "config": [ConfigurationSplit()],
-        "row": [RowSplit()],
-        "few": [FewRowsSplit(count, draws, seed) for count in counts],
-        "load": [LoadSplit(measured=True), LoadSplit(measured=False)],
-        "fitted": [FittedSplit()],
+        "workload": [Split("workload", each_workload)],
+        "config": [Split("config", each_configuration)],
+        "row": [Split("row", each_row)],
+        "few": [few_rows(count, draws, seed) for count in counts],
+        "load": [small_loads(measured=True), small_loads(measured=False)],
+        "fitted": [Split("fitted", every_row)],
     }
     for name in wanted:
         if name not in table:
@@ -262,7 +277,7 @@ def _predict_split(system: EvaluatedSystem, split: Split) -> Predictions | None:
             )
         )
         predicted[tested] = answer.location
-        if isinstance(split, FewRowsSplit):
+        if split.drawn:
             regrets.append(_regret(system.rows, np.where(tested, predicted, truth)))
     if not parts:
         return None

@@ -46,8 +46,7 @@ def command(
     The error is the relative error of the speed-up. Priors leave out every system of the same target
     model. Beside the model: one constant round cost, and the textbook formula.
     """
-    from calibration.evaluate import evaluate, nothing_to_evaluate
-    from calibration.evaluate_data import systems_to_evaluate
+    from calibration.evaluate import evaluate, nothing_to_evaluate, systems_to_evaluate
     from calibration.report.evaluation import (
         evaluation_json,
         print_evaluation,

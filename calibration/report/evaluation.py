@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from calibration.evaluate import Evaluation
-from calibration.evaluate_scores import Overall, Score
+from calibration.evaluate_splits import Overall, Score
 
 SCHEMA_VERSION = 1
 

@@ -4,7 +4,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from calibration import evaluate
-from calibration.evaluate_data import systems_to_evaluate
+from calibration.evaluate import systems_to_evaluate
 
 
 @pytest.mark.benchmark(group="evaluate")

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from calibration import evaluate, read_points
-from calibration.evaluate import EvaluatedSystem, Evaluation, evaluated_systems
-from calibration.evaluate_data import systems_to_evaluate
+from calibration.evaluate import EvaluatedSystem, Evaluation, evaluated_systems, systems_to_evaluate
 from calibration.evaluate_splits import (
-    ConfigurationSplit,
-    FewRowsSplit,
-    LoadSplit,
-    RowSplit,
-    WorkloadSplit,
+    each_configuration,
+    each_row,
+    each_workload,
+    few_rows,
+    small_loads,
 )
 from calibration.points.arrays import numbers, texts
 from calibration.points.packaged import packaged_table
@@ -144,17 +143,17 @@ def test_the_step_at_32_verified_rows_is_expressed() -> None:
 
 def test_splits_never_show_the_rows_they_ask_for() -> None:
     rows = system("specbundle-qwen3-235b-a22b").rows
-    for split in (WorkloadSplit(), ConfigurationSplit(), RowSplit(), FewRowsSplit(5, 3, 1)):
-        for seen, tested in split.parts(rows):
+    for parts in (each_workload, each_configuration, each_row, few_rows(5, 3, 1).parts):
+        for seen, tested in parts(rows):
             assert not np.any(seen & tested)
             assert tested.any()
-    for seen, tested in WorkloadSplit().parts(rows):
+    for seen, tested in each_workload(rows):
         workloads = np.array(texts(rows.frame, "workload"))
         assert not set(workloads[seen]) & set(workloads[tested])
 
 
 def test_the_load_split_needs_a_batch_curve() -> None:
-    assert not list(LoadSplit(measured=True).parts(system("specbundle-kimi-k2").rows))
+    assert not list(small_loads(measured=True).parts(system("specbundle-kimi-k2").rows))
 
 
 def test_a_perfect_model_has_no_error(tmp_path: Path) -> None:

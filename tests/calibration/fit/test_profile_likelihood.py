@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from calibration.evaluate_data import systems_to_evaluate
+from calibration.evaluate import systems_to_evaluate
 from calibration.fit.posterior_mode import fit_rows
 from calibration.fit.profile_likelihood import profile_intervals
 
