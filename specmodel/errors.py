@@ -111,6 +111,25 @@ class FitError(SpecModelError, RuntimeError):
         super().__init__(reason)
 
 
+class ImpossibleAnswerError(SpecModelError, ValueError):
+    """What is known implies rounds that take less than a step without speculation, which cannot be.
+
+    Parameters
+    ----------
+    round_cost : float
+        What it implies, [baseline steps].
+    cause : str
+        What is likely wrong, and what to do.
+    """
+
+    def __init__(self, round_cost: float, cause: str) -> None:
+        self.round_cost, self.cause = round_cost, cause
+        super().__init__(
+            f"no answer: a round would take {round_cost:.2f} steps without speculation, and none can "
+            f"take less than one; {cause}"
+        )
+
+
 class MissingExtraError(SpecModelError, ImportError):
     """Something needs packages that come with an extra of the distribution, and they are not there.
 

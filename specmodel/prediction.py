@@ -16,6 +16,7 @@ from specmodel.cost import (
     round_cost_parts,
     round_terms,
 )
+from specmodel.errors import ImpossibleAnswerError
 from specmodel.posterior import NEW, Posterior, Rows, effect_index
 from specmodel.question import Configuration, Estimate, Question, Run
 from specmodel.speedup import accept_length_for_speedup, log_speedup_gradient
@@ -27,6 +28,9 @@ CENTRAL = 0.90
 
 _LOW, _HIGH = (1 - CENTRAL) / 2, (1 + CENTRAL) / 2
 _NORMAL_HIGH = 1.6448536269514722
+_UNSOUND_POINTS = (
+    "a baseline or an accept length of the points is wrong: measure them again at the same load"
+)
 
 SAME_BASELINE = 0.01
 """Relative difference up to which baselines at one load count as the same. [-]"""
@@ -107,6 +111,8 @@ class Prediction:
         That a new measurement is above the baseline, [0, 1].
     non_decode_share : float
         Used, [-].
+    implied_round_cost : float
+        Median round cost before it was held to at least a step, [baseline steps].
     breakdown : tuple of BreakdownTerm
         Of the round.
     """
@@ -121,6 +127,7 @@ class Prediction:
     baseline_tokens_per_s: float | None
     probability_faster: float
     non_decode_share: float
+    implied_round_cost: float
     breakdown: tuple[BreakdownTerm, ...]
 
 
@@ -172,8 +179,12 @@ def predict(system: Predictable, questions: Sequence[Question]) -> tuple[Predict
     effect = system.posterior.run_effect(rows.run)
     answers = []
     for index, question in enumerate(questions):
-        cost = _round_cost(float(log_cost[index]), float(cost_log_sd[index]))
-        gain = Estimate(median=float(median[index]), low=float(low[index]), high=float(high[index]))
+        implied = _round_cost(float(log_cost[index]), float(cost_log_sd[index]))
+        cost = possible_round_cost(implied)
+        gain = possible_speedup(
+            Estimate(median=float(median[index]), low=float(low[index]), high=float(high[index])),
+            question.accept_length.estimate,
+        )
         share = float(speedup.non_decode_share[index])
         target = float(np.exp(-effect[index]))
         rate = baseline_of(system, question)
@@ -187,7 +198,7 @@ def predict(system: Predictable, questions: Sequence[Question]) -> tuple[Predict
                 question=question,
                 round_cost=cost,
                 speedup=gain,
-                break_even_accept_length=accept_length_over(cost, target, share),
+                break_even_accept_length=_at_least_one(accept_length_over(cost, target, share)),
                 output_tokens_per_s=output,
                 per_user_tokens_per_s=per_user,
                 tpot_s=per_user
@@ -197,6 +208,7 @@ def predict(system: Predictable, questions: Sequence[Question]) -> tuple[Predict
                 baseline_tokens_per_s=rate,
                 probability_faster=float(faster[index]),
                 non_decode_share=share,
+                implied_round_cost=implied.median,
                 breakdown=_breakdown(
                     system,
                     rows,
@@ -209,13 +221,44 @@ def predict(system: Predictable, questions: Sequence[Question]) -> tuple[Predict
     return tuple(answers)
 
 
+def predict_each(
+    system: Predictable, questions: Sequence[Question]
+) -> list[Prediction | ImpossibleAnswerError]:
+    """Prediction of each question, or why it has none."""
+    try:
+        return [*predict(system, questions)]
+    except ImpossibleAnswerError as error:
+        if len(questions) == 1:
+            return [error]
+    return [found for one in questions for found in predict_each(system, [one])]
+
+
 def _round_cost(log_cost: float, log_sd: float) -> Estimate:
-    """Round cost with its interval, which ends at 1: verifying takes a step at least."""
-    median = float(np.exp(log_cost))
+    """Mean round cost of a posterior with its interval."""
+    low, median, high = np.exp(log_cost + log_sd * np.array([-_NORMAL_HIGH, 0.0, _NORMAL_HIGH]))
+    return Estimate(median=float(median), low=float(low), high=float(high))
+
+
+def possible_round_cost(cost: Estimate, cause: str = _UNSOUND_POINTS) -> Estimate:
+    """Round cost held to at least a step; refused where not even its upper end reaches one."""
+    if cost.high < 1.0:
+        raise ImpossibleAnswerError(cost.median, cause)
+    return _at_least_one(cost)
+
+
+def _at_least_one(value: Estimate) -> Estimate:
+    """A round cost or an accept length: a round takes a step and emits a token at least."""
     return Estimate(
-        median=median,
-        low=max(float(np.exp(log_cost - _NORMAL_HIGH * log_sd)), min(1.0, median)),
-        high=float(np.exp(log_cost + _NORMAL_HIGH * log_sd)),
+        median=max(value.median, 1.0), low=max(value.low, 1.0), high=max(value.high, 1.0)
+    )
+
+
+def possible_speedup(gain: Estimate, accept_length: Estimate) -> Estimate:
+    """Speed-up held to at most the accept length, which it reaches where a round takes a step."""
+    return Estimate(
+        median=min(gain.median, accept_length.median),
+        low=min(gain.low, accept_length.median),
+        high=min(gain.high, accept_length.high),
     )
 
 
@@ -302,7 +345,7 @@ def accept_length_needed(
     rows = question_rows(system, [question])
     speedup = system.posterior.predict(rows)
     log_cost, cost_log_sd = log_round_cost(system, rows)
-    cost = _round_cost(float(log_cost[0]), float(cost_log_sd[0]))
+    cost = possible_round_cost(_round_cost(float(log_cost[0]), float(cost_log_sd[0])))
     effect = float(system.posterior.run_effect(rows.run)[0])
     target = float(target_speedup * np.exp(-effect))
     return accept_length_over(cost, target, float(speedup.non_decode_share[0]))

@@ -9,6 +9,12 @@ from specmodel.errors import ParameterError
 
 Array = NDArray[np.float64]
 
+ROUND_COST_NOISE = 0.03
+"""How far below 1 an implied round cost may be by noise alone, [-].
+
+Throughputs of repeated runs differ by one to two per cent, so the ratio of two by up to three.
+"""
+
 _SHARE, _BASELINE = index_of("non_decode_share"), index_of("baseline_share")
 
 

@@ -9,6 +9,8 @@ import click
 from calibration.commands.calibration_option import DEFAULT_CALIBRATION, chosen_calibration
 from calibration.commands.option_values import DEEPEST, Number, changes_of
 from calibration.commands.rig_options import asked_rig, rig_options
+from calibration.points.notes import ROUNDING
+from calibration.report.layout import wrapped
 from specmodel.ask import AskedConfiguration, UsageError
 from specmodel.bounds import BOUNDS
 from specmodel.errors import ParameterError
@@ -113,6 +115,15 @@ def command(
         from calibration.report.whatif_text import what_if_text
 
         click.echo(what_if_text(found))
+    prices = [
+        found.base,
+        *(row.priced for row in (*found.rows, found.together) if row and row.priced),
+    ]
+    if held := [
+        one.implied_round_cost for one in prices if one.implied_round_cost < 1.0 - ROUNDING
+    ]:
+        said = f"rounds of {min(held):.3g} steps and more are implied; none takes less than one, so they "
+        click.echo(wrapped(f"{said}are taken as 1", first="Note: ", indent=6), err=True)
 
 
 def _named(rig: dict[str, Any], asked: AskedConfiguration, accept: float | None) -> "Scenario":

@@ -1,6 +1,7 @@
 """Everything to report of a fit: what was read, what was learned, what is open, what comes next."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from calibration.fit.identifiable import Untold, constants_in_play, untold_const
 from calibration.fit.next_measurement import next_measurements
 from calibration.fit.residuals import Residuals, residuals
 from calibration.points.arrays import SystemRows, system_rows
-from calibration.points.notes import Note
+from calibration.points.notes import Note, held_to_a_step
 from calibration.points.packaged import PackagedTable
 from calibration.points.points import read_points
 from calibration.points.systems import SystemPoints, select_system
@@ -21,7 +22,8 @@ from calibration.rig.from_points import AskedRig, with_named_rig
 from calibration.rig.scenario import doubts_of_all_reduce
 from specmodel.ask import workload_of
 from specmodel.calibration import Calibration, Observation
-from specmodel.prediction import Prediction, predict
+from specmodel.errors import ImpossibleAnswerError
+from specmodel.prediction import Prediction, predict_each
 from specmodel.prior import Prior, load_prior
 from specmodel.question import AcceptLength, Question
 
@@ -30,10 +32,13 @@ _OF_PACKAGED_TABLES = ("unknown_column",)  # locators, which no reader needs
 
 
 class ConfigurationCost(NamedTuple):
-    """What one configuration costs: by the plain identity, and by the posterior."""
+    """What one configuration costs: by the plain identity, and by the posterior.
+
+    `posterior` is None where it would be impossible: a round cheaper than a step.
+    """
 
     observation: Observation
-    posterior: Prediction
+    posterior: Prediction | None
 
 
 class FitSummary(NamedTuple):
@@ -100,20 +105,27 @@ def fit_summary(
     usable = system_rows(with_expert_counts(kept.frame))
     prior = None if table is None else _prior_without(chosen, usable)
     calibration = fit(chosen.points, force=force, prior=prior, rig=rig)
-    explanation = explain(calibration)
+    costs = _costs(calibration)
+    try:
+        explanation = explain(calibration)
+    except ImpossibleAnswerError as error:
+        explanation, calibration = None, replace(calibration, physical=None, rig_note=str(error))
     return FitSummary(
         calibration=calibration,
         points=read,
         rows=usable,
         num_read=len(read) + sum(row.count for row in read.dropped),
         num_other=len(read) - len(chosen.points),
-        costs=_costs(calibration),
+        costs=costs,
         residuals=residuals(calibration, usable),
         in_play=constants_in_play(calibration),
         untold=untold_constants(calibration),
         next_measurements=next_measurements(calibration),
         diagnosis=diagnose(calibration, explanation),
-        notes=_notes(read, calibration, explanation, packaged=table is not None),
+        notes=(
+            *_notes(read, calibration, explanation, packaged=table is not None),
+            *_cost_notes(costs),
+        ),
         explanation=explanation,
     )
 
@@ -140,11 +152,19 @@ def _costs(calibration: Calibration) -> tuple[ConfigurationCost, ...]:
         for one in observations
     ]
     return tuple(
-        ConfigurationCost(observation, prediction)
-        for observation, prediction in zip(
-            observations, predict(calibration, questions), strict=True
-        )
+        ConfigurationCost(one, found if isinstance(found, Prediction) else None)
+        for one, found in zip(observations, predict_each(calibration, questions), strict=True)
     )
+
+
+def _cost_notes(costs: tuple[ConfigurationCost, ...]) -> list[Note]:
+    """Configurations whose round cost cannot be, or was held to a step."""
+    found = []
+    if count := sum(one.posterior is None for one in costs):
+        said = f"{count} configuration{'s' if count > 1 else ''}: the points imply rounds cheaper than a step "
+        found.append(Note("impossible", f"{said}without speculation, so there is no round cost"))
+    held = [note for one in costs if one.posterior for note in held_to_a_step(one.posterior)]
+    return found + held[:1]
 
 
 def _place(one: Observation) -> tuple[float, ...]:

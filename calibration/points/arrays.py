@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from calibration.points.baselines import own_baseline
 from calibration.points.loads import with_common_loads
 from calibration.points.table import decode_only_rows
-from calibration.points.unsound import ROUND_COST_NOISE
 from calibration.readers.acceptance_intervals import accept_length_log_sd
 from specmodel.baselines import Baseline, Baselines
 from specmodel.cost import BatchCurve, round_terms
 from specmodel.posterior import NEW, Rows
 from specmodel.question import Configuration, Run
-from specmodel.speedup import non_decode_share_from_ttft
+from specmodel.speedup import ROUND_COST_NOISE, non_decode_share_from_ttft
 from specmodel.units import MILLI
 
 Array = NDArray[np.float64]

@@ -3,6 +3,10 @@
 from typing import NamedTuple
 
 from specmodel.calibration import Calibration
+from specmodel.prediction import Prediction
+
+ROUNDING = 5e-3
+"""How far a round cost may be below 1 without a remark. [-]"""
 
 
 class Note(NamedTuple):
@@ -42,3 +46,14 @@ def broken_baseline_notes(calibration: Calibration) -> tuple[Note, ...]:
     else:
         head = "not all points of this calibration could be used"
     return (Note("broken_baseline", f"{head}: {said[0]}{more}"),)
+
+
+def held_to_a_step(prediction: Prediction) -> tuple[Note, ...]:
+    """Remark on a round cost that was held to one step."""
+    implied = prediction.implied_round_cost
+    if implied >= 1.0 - ROUNDING:
+        return ()
+    said = (
+        f"a round of {implied:.3g} steps is implied; none takes less than one, so it is taken as 1"
+    )
+    return (Note("round_cost_held", said),)

@@ -18,14 +18,8 @@ from calibration.points.table import (
     warn_rows,
 )
 from calibration.readers import PointWarning
-from specmodel.speedup import round_cost_from_throughput
+from specmodel.speedup import ROUND_COST_NOISE, round_cost_from_throughput
 from specmodel.units import MILLI
-
-ROUND_COST_NOISE = 0.03
-"""How far below 1 an implied round cost may be by noise alone, [-].
-
-Throughputs of repeated runs differ by one to two per cent, so the ratio of two by up to three.
-"""
 
 BASELINE_SET_ASIDE = "baseline_set_aside"
 """Code of the warning that names a broken baseline."""

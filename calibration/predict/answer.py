@@ -310,10 +310,12 @@ def _identity(calibration: Calibration, depth: DepthAnswer) -> Identity | None:
         return None
     observation = same[0] if same else observations[0]
     accept = depth.prediction.question.accept_length.estimate.median
+    cost = observation.round_cost[1]
     return Identity(
         observation=observation,
         here=bool(same),
-        speedup=accept / observation.round_cost[1] if depth.accept_known else None,
+        # A round cheaper than a step is noise: by itself it would give more than the accept length.
+        speedup=accept / cost if depth.accept_known and cost >= 1.0 else None,
         baseline_tokens_per_s=depth.prediction.baseline_tokens_per_s,
     )
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol, final
 
-from calibration.points.notes import Note
+from calibration.points.notes import Note, held_to_a_step
 from calibration.predict.accept_lengths import AcceptLengths, accept_length_draws
 from calibration.predict.notes import prediction_notes
 from specmodel.ask import AskedConfiguration
@@ -290,6 +290,7 @@ class RigForm:
         return (
             *(Note("drafter_record", one) for one in draft_remarks(self._rig, question)),
             *(Note("measured_allreduce", one) for one in allreduce_remarks(self._rig, question)),
+            *held_to_a_step(prediction),
         )
 
     def accept_length_needed(self, prediction: Prediction, target_speedup: float) -> Estimate:

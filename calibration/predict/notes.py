@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from calibration.points.notes import Note
+from calibration.points.notes import Note, held_to_a_step
 from specmodel.ask import depth_unknown
 from specmodel.calibration import Calibration
 from specmodel.constants import CONSTANTS, NUM_CONSTANTS, index_of, slope
@@ -57,7 +57,7 @@ def prediction_notes(
     -------
     tuple of Note
         Codes ``extrapolation``, ``unknown_depth``, ``prior_dominated``, ``no_baseline``,
-        ``baseline_differs`` and ``out_of_reach``.
+        ``baseline_differs``, ``round_cost_held`` and ``out_of_reach``.
     """
     return (
         *(_outside_accept(calibration, prediction) if accept_known else ()),
@@ -65,6 +65,7 @@ def prediction_notes(
         *_unknown_depth(calibration, prediction),
         *(_prior_dominated(calibration, prediction) if accept_known else ()),
         *_baseline(calibration, prediction),
+        *held_to_a_step(prediction),
         *_out_of_reach(prediction),
     )
 

@@ -16,8 +16,8 @@ from calibration.predict.planned_points import PlannedPoints, read_planned_point
 from specmodel.ask import AskedConfiguration, UsageError, configurations, workload_of
 from specmodel.bounds import BOUNDS
 from specmodel.calibration import Calibration
-from specmodel.errors import ParameterError, SpecModelError
-from specmodel.prediction import Prediction, predict
+from specmodel.errors import ImpossibleAnswerError, ParameterError, SpecModelError
+from specmodel.prediction import Prediction, predict_each
 from specmodel.question import AcceptLength, Estimate, Question, longest_accept_length
 
 _ROUNDING = 5e-3
@@ -106,7 +106,10 @@ def _predict_rows(calibration: Calibration, frame: pd.DataFrame) -> list[PointPr
         except SpecModelError as error:
             answered[index] = PointPrediction(None, None, (Note("impossible", str(error)),))
     others = _other_systems(calibration, frame)
-    for index, prediction in zip(asked, predict(calibration, list(asked.values())), strict=True):
+    for index, prediction in zip(asked, predict_each(calibration, [*asked.values()]), strict=True):
+        if isinstance(prediction, ImpossibleAnswerError):
+            answered[index] = PointPrediction(None, None, (Note("impossible", str(prediction)),))
+            continue
         answered[index] = PointPrediction(
             output_tokens_per_s=prediction.output_tokens_per_s,
             speedup=prediction.speedup,

@@ -282,7 +282,9 @@ def _medians_and_draws(
     posterior = calibration.posterior
     drawn = draw_rounds(posterior, rows, num_draws=num_draws, rng=rng)
     return (
-        np.vstack([log_round_cost(calibration, rows)[0], np.log(drawn.round_cost)]),
+        np.maximum(
+            np.vstack([log_round_cost(calibration, rows)[0], np.log(drawn.round_cost)]), 0.0
+        ),
         np.vstack([posterior.predict(rows).non_decode_share, drawn.non_decode_share]),
         np.vstack([posterior.run_effect(rows.run), drawn.run_effect]),
     )

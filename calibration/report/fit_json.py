@@ -112,8 +112,9 @@ def _observations(summary: FitSummary) -> list[dict[str, Any]]:
             "identity_round_cost": dict(
                 zip(("low", "median", "high"), one.observation.round_cost, strict=True)
             ),
-            "round_cost": _estimate(one.posterior.round_cost),
-            "break_even_accept_length": _estimate(one.posterior.break_even_accept_length),
+            "round_cost": one.posterior and _estimate(one.posterior.round_cost),
+            "break_even_accept_length": one.posterior
+            and _estimate(one.posterior.break_even_accept_length),
         }
         for one in summary.costs
     ]

@@ -118,7 +118,7 @@ def _break_even(costs: Sequence[ConfigurationCost]) -> str:
     rows = [["break-even", "rows", "accept", "by hand", "posterior (90 %)", "accepted"]]
     for one in costs[:MOST_CONFIGURATIONS]:
         observation = one.observation
-        needed = one.posterior.break_even_accept_length
+        needed = one.posterior and one.posterior.break_even_accept_length
         low, high = observation.accept_length
         depth = observation.configuration.num_steps
         accept = (low + high) / 2.0
@@ -129,7 +129,9 @@ def _break_even(costs: Sequence[ConfigurationCost]) -> str:
                 str(observation.num_points),
                 number(low) if low == high else f"{low:.2f}-{high:.2f}",
                 number(observation.round_cost[1]),
-                f"{number(needed.median)} ({number(needed.low)}-{number(needed.high)})",
+                f"{number(needed.median)} ({number(needed.low)}-{number(needed.high)})"
+                if needed
+                else "impossible",
                 percent((accept - 1.0) / depth) if depth else "-",
             ]
         )

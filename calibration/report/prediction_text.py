@@ -265,7 +265,7 @@ def _identity(depth: DepthAnswer, identity: Identity, target: float | None) -> l
     if one.num_points > 1:
         text += f" (first of {one.num_points} rows; median {cost:.3f}, {low:.3f} to {high:.3f})"
     lines = [labelled("by hand", text)]
-    if target is not None:
+    if target is not None and cost >= 1.0:
         lines.append(
             labelled("", f"speed-up {target:g}: {target:g} x {cost:.4f} = {target * cost:.2f}")
         )

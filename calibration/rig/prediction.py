@@ -27,7 +27,12 @@ from specmodel.errors import FitError, ParameterError, UnknownKeyError
 from specmodel.form_error import DEGREES_OF_FREEDOM, Loads
 from specmodel.hardware import gpu
 from specmodel.physical_fit import PhysicalFit
-from specmodel.prediction import BreakdownTerm, Prediction, accept_length_over
+from specmodel.prediction import (
+    BreakdownTerm,
+    Prediction,
+    accept_length_over,
+    possible_speedup,
+)
 from specmodel.question import AcceptLength, Configuration, Estimate, Question
 from specmodel.rig.factors import FACTORS
 from specmodel.student_t import student_t_cdf
@@ -208,13 +213,14 @@ def _prediction(rig: ChangedRig, question: Question) -> Prediction:
     covariance, logs = price.covariance, price.logs
     form, share = rig.pricing.fit.form, logs.non_decode_share
     noise = 2.0 * form.noise**2 + (logs.speedup_slopes[0] * question.accept_length.log_sd) ** 2
-    gain = _new(logs.speedup, np.array(logs.speedup_slopes), covariance, noise)
+    drawn = _new(logs.speedup, np.array(logs.speedup_slopes), covariance, noise)
+    gain = possible_speedup(drawn, question.accept_length.estimate)
     rate = question.baseline_tokens_per_s
     if rate is None:
         part = {"per_user": 1.0 / scenario.batch_size, "per_gpu": 1.0 / scenario.tp_size}
         scale = part.get(rig.scope, 1.0)
         output = _new(logs.output, np.array(logs.output_slopes), covariance, noise / 2.0).scaled(
-            scale
+            scale * gain.median / drawn.median
         )
         rate = float(np.exp(logs.output - logs.speedup)) * scale
     else:
@@ -236,6 +242,7 @@ def _prediction(rig: ChangedRig, question: Question) -> Prediction:
         baseline_tokens_per_s=rate,
         probability_faster=_above_one(logs, covariance, noise),
         non_decode_share=share,
+        implied_round_cost=price.implied_round_cost,
         breakdown=tuple(
             BreakdownTerm(term=name, share=part / total, time_s=part)
             for name, part in price.parts_s.items()

@@ -13,7 +13,8 @@ from calibration.rig.scenario import Scenario
 from specmodel.architecture import MemoryFit, require_fit
 from specmodel.form_error import DEGREES_OF_FREEDOM, Loads
 from specmodel.physical_fit import PhysicalFit, Priced
-from specmodel.question import Estimate
+from specmodel.prediction import possible_round_cost, possible_speedup
+from specmodel.question import AcceptLength, Estimate
 from specmodel.rig.factors import FACTORS, factor_sd, multipliers_of, priced
 from specmodel.student_t import student_t_quantile
 
@@ -34,6 +35,11 @@ OWN_FACTORS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 """Factors that a changed rig does not share with its base (judgement). Another all-reduce on the same link
 keeps the factor: a node that is slow at one is slow at the other, and above its threshold it is the same."""
 
+_UNSOUND_RIG: Final = (
+    "a measured time of the rig is wrong (an all-reduce curve with an outlier or falling times, draft "
+    "passes, a baseline): measure it again, or leave it out"
+)
+
 CENTRAL: Final = 0.90
 """Probability inside every interval. [-]"""
 
@@ -53,6 +59,11 @@ class ScenarioPrice:
     memory: MemoryFit
     logs: "Logs"
     covariance: Array
+
+    @property
+    def implied_round_cost(self) -> float:
+        """Median round cost before it was held to at least a step, [baseline steps]."""
+        return float(np.exp(self.logs.round - self.logs.step))
 
 
 def prior_of(scenario: Scenario) -> PhysicalFit:
@@ -94,15 +105,19 @@ class Pricing:
         """Times, speed-up and throughput of a scenario that fits its GPUs, or that was `served`."""
         memory = self.memory(scenario, served=served)
         covariance, logs = self.logs(scenario)
+        gain = _estimate(logs.speedup, logs.speedup_slopes, covariance)
+        accept_length = AcceptLength.exact(scenario.accept_length).estimate
+        held = possible_speedup(gain, accept_length)
+        output = _estimate(logs.output, logs.output_slopes, covariance)
         return ScenarioPrice(
             scenario=scenario,
             step_s=_estimate(logs.step, (1.0, 0.0, 0.0), covariance),
             round_s=_estimate(logs.round, (0.0, 1.0, 0.0), covariance),
-            round_cost=_at_least_a_step(
-                _estimate(logs.round - logs.step, (-1.0, 1.0, 0.0), covariance)
+            round_cost=possible_round_cost(
+                _estimate(logs.round - logs.step, (-1.0, 1.0, 0.0), covariance), _UNSOUND_RIG
             ),
-            speedup=_estimate(logs.speedup, logs.speedup_slopes, covariance),
-            output_tokens_per_s=_estimate(logs.output, logs.output_slopes, covariance),
+            speedup=held,
+            output_tokens_per_s=output.scaled(held.median / gain.median),
             parts_s=self._split(scenario, scenario.depth, float(np.exp(logs.round))),
             memory=memory,
             logs=logs,
@@ -160,7 +175,7 @@ class Pricing:
         for step in range(0, len(loads), 2):
             pair = covariance[step : step + 2, step : step + 2]
             log_cost = float(mean[step + 1] - mean[step])
-            found.append(_at_least_a_step(_estimate(log_cost, (-1.0, 1.0), pair)))
+            found.append(possible_round_cost(_estimate(log_cost, (-1.0, 1.0), pair), _UNSOUND_RIG))
         return found
 
     def parts(self, scenario: Scenario) -> Mapping[str, float]:
@@ -273,8 +288,3 @@ def _estimate(log_value: float, slopes: Array | tuple[float, ...], covariance: A
     half = interval_sd() * max(variance, 0.0) ** 0.5
     low, median, high = np.exp([log_value - half, log_value, log_value + half]).tolist()
     return Estimate(median=median, low=low, high=high)
-
-
-def _at_least_a_step(cost: Estimate) -> Estimate:
-    """A round cost whose interval ends at 1: verifying takes a step at least."""
-    return replace(cost, low=max(cost.low, min(1.0, cost.median)))

@@ -43,7 +43,8 @@ class SpeedupDraws:
         share = np.clip((place - low) / (high - low), 0.0, 1.0)
         rows = np.arange(count)[:, None]
         below, above = self.log_speedup[rows, right - 1], self.log_speedup[rows, right]
-        return np.asarray(np.exp(below + share * (above - below)).reshape(asked.shape))
+        gain = np.exp(below + share * (above - below)).reshape(asked.shape)
+        return np.asarray(np.minimum(gain, asked))
 
 
 def draw_speedups(

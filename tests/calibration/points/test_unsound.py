@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from calibration.points.points import Points, read_points
 from calibration.points.systems import systems
 from calibration.points.unsound import (
-    ROUND_COST_NOISE,
     Soundness,
     assess_soundness,
     implied_round_cost,
     replicate_groups,
 )
+from specmodel.speedup import ROUND_COST_NOISE
 
 BAD = Path(__file__).parents[2] / "fixtures" / "bad"
 

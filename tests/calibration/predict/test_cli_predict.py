@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from specmodel import Calibration
+from specmodel.errors import ImpossibleAnswerError
+
 Run = Callable[..., Result]
 
 KEYS = {
@@ -165,7 +168,11 @@ def test_notes_go_to_standard_error(specmodel: Run) -> None:
     ("rows", "force", "said"),
     [
         ("chat,2.1,100,80,3\ncode,1.2,190,80,3\n", (), "not all points of this calibration"),
-        ("chat,1.1,200,80,3\ncode,1.2,190,80,3\n", ("--force",), "kept with --force"),
+        (
+            "chat,2.1,100,80,3\ncode,2.1,175,80,3\nmath,2.1,176,80,3\n",
+            ("--force",),
+            "kept with --force",
+        ),
         ("chat,2.1,100,80,3\ncode,2.2,104,80,3\n", ("--force",), ""),
     ],
 )
@@ -183,6 +190,44 @@ def test_broken_baselines_of_the_fit_are_said_once_beside_a_prediction(
     points = " ".join(specmodel("predict", "--points", "points.csv").stderr.split())
     assert said in points
     assert ("is broken" in notes) == ("is broken" in points) == bool(said)
+
+
+def test_a_round_cheaper_than_a_step_is_never_an_answer(specmodel: Run, tmp_path: Path) -> None:
+    """Forced rows of R .44 and .51: no round cost, no speed-up of 4 at accept length 2, one line why."""
+    rows = "workload,tau,tok/s,baseline,k\nchat,1.1,200,80,3\ncode,1.2,190,80,3\n"
+    (tmp_path / "bench.csv").write_text(rows, encoding="utf-8")
+    fitted = specmodel("fit", "bench.csv", "--force", "--json")
+    (one,) = json.loads(fitted.stdout)["observations"]
+    assert one["round_cost"] is None
+    assert one["break_even_accept_length"] is None
+    (tmp_path / "points.csv").write_text("tau,baseline\n2,80\n", encoding="utf-8")
+    for arguments in (("--accept", "2"), ("--accept", "2", "--json"), ("--target-speedup", "2")):
+        result = specmodel("predict", *arguments)
+        assert result.exit_code == 1
+        assert result.stdout == ""
+        assert "none can take less than one" in result.stderr
+        assert result.stderr.splitlines()[-1].startswith("Error: no answer: a round would take 0.4")
+    points = specmodel("predict", "--points", "points.csv")
+    assert points.exit_code == 0
+    assert "none can take less than one" in points.stdout
+    with pytest.raises(ImpossibleAnswerError):
+        Calibration.load("calibration.json").predict(1.15)
+
+
+@pytest.mark.parametrize("accept", ["1.5", "2", "3.3"])
+def test_noise_below_a_step_is_held_to_one_and_said(
+    specmodel: Run, tmp_path: Path, accept: str
+) -> None:
+    """R .990, .985 and .989: legal rows, and a speed-up of at most the accept length."""
+    rows = "tau,tok/s,baseline,k\n1.5,151.5,100,3\n2,203,100,3\n1.8,182,100,3\n"
+    (tmp_path / "bench.csv").write_text(rows, encoding="utf-8")
+    assert specmodel("fit", "bench.csv").exit_code == 0
+    answer = asked(specmodel, "--accept", accept)
+    assert answer["round_cost"]["median"] == 1.0
+    assert max(answer["speedup"].values()) <= float(accept)
+    assert "round_cost_held" in codes(answer)
+    text = specmodel("predict", "--accept", accept).stdout
+    assert f"{accept}: {accept}" not in text  # by hand 2 / .989 = 2.02 would be above 2
 
 
 # --- several depths ---

@@ -95,6 +95,24 @@ def test_a_measured_all_reduce_is_used(specmodel: Run, tmp_path: Path) -> None:
     assert "8" in refused(specmodel, *LLAMA, "--num-gpus", "2", "--allreduce", "allreduce.json")
 
 
+def test_a_round_cheaper_than_a_step_is_refused_with_its_likely_cause(
+    specmodel: Run, tmp_path: Path
+) -> None:
+    """An all-reduce of 8 KiB (the base step's) that takes 20 times as long as one of 32 KiB (a round's)."""
+    table = "size_bytes,time_us\n4096,400\n8192,400\n16384,100\n32768,20\n65536,20\n"
+    (tmp_path / "falling.csv").write_text(table, encoding="utf-8")
+    assert specmodel("allreduce", "fit", "falling.csv", "--ranks", "2").exit_code == 0
+    two = (*LLAMA, "--num-gpus", "2", "--allreduce", "allreduce.json")
+    said = refused(specmodel, *two)
+    assert "none can take less than one" in said
+    assert "all-reduce curve" in said
+    found = asked(specmodel, *two, "--batch-size", "64", "--set", "batch_size=1")
+    (change,) = found["changes"]
+    assert change["priced"] is None
+    assert "none can take less than one" in change["reason"]
+    assert found["base"]["speedup"]["high"] <= 2.5
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
