@@ -8,7 +8,10 @@ SHELL := bash
 
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.up-to-date
+# Two steps of one environment: what users install, then what the checks need on top of it.
+BASE := $(VENV)/.base-up-to-date
+FULL := $(VENV)/.up-to-date
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --constraint constraints.txt
 PYTHON ?=
 WORKERS ?= 2
 
@@ -27,33 +30,33 @@ help: ## list the targets
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null \
 	  || sed -nE 's/^([a-z]+):[^#]*## (.*)/make \1: \2/p' Makefile
 
-demo: $(STAMP) ## answer the question of the README on packaged data
+demo: $(BASE) ## answer the question of the README on packaged data
 	@$(BIN)/python examples/demo.py
 
-test: $(STAMP) ## everything that must hold before a change lands
+test: $(FULL) ## everything that must hold before a change lands
 	@$(MAKE) --no-print-directory -j 2 --output-sync lint interpreted
 	$(PYTEST)
 
 prove: export SPECMODEL_PROVE := 1
 prove: test ## the same with every case: all GPU targets, full coverage studies, long fuzz
 
-quick: $(STAMP) ## the tests without the slow ones
+quick: $(FULL) ## the tests without the slow ones
 	$(PYTEST) -m "not slow"
 
-lint: $(STAMP) ## style, types and layers
+lint: $(FULL) ## style, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/mypy
 
-interpreted: $(STAMP) ## the kernels in Triton's interpreter
+interpreted: $(FULL) ## the kernels in Triton's interpreter
 	TRITON_INTERPRET=1 $(PYTEST) $(INTERPRETED)
 
-bench: $(STAMP) ## time the paths that must be fast
+bench: $(FULL) ## time the paths that must be fast
 	@$(BIN)/python -m compileall -q specmodel calibration drafter
 	$(BIN)/pytest -q tests/benchmarks --benchmark-only
 
-format: $(STAMP) ## put the code in the form that lint expects
+format: $(FULL) ## put the code in the form that lint expects
 	$(BIN)/ruff check --fix-only --exit-zero .
 	$(BIN)/ruff format .
 
@@ -62,7 +65,7 @@ clean: ## remove the environment, build products and caches
 	  .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(STAMP): pyproject.toml constraints.txt
+$(BASE): pyproject.toml constraints.txt
 	@python=; \
 	for candidate in $(PYTHON) python3 python3.11 python3.12 python3.13 python3.14; do \
 	  if "$$candidate" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
@@ -78,11 +81,14 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "making $(VENV) with $$("$$python" --version)"; \
 	  "$$python" -m venv --clear $(VENV); \
 	fi
-	@echo "installing specmodel and its tools into $(VENV)"
-	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt \
-	  --upgrade pip
-	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt \
-	  --group test --group lint --editable ".[drafter]"
+	@echo "installing specmodel into $(VENV)"
+	@$(PIP) install --editable .
+	@touch $@
+
+$(FULL): $(BASE)
+	@echo "installing the tools of the checks into $(VENV)"
+	@$(PIP) install --upgrade pip
+	@$(PIP) install --group test --group lint --editable ".[drafter]"
 	@# pip compiles what it installs, but not what it links to
 	@$(BIN)/python -m compileall -q specmodel calibration drafter
 	@touch $@

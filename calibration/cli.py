@@ -1,10 +1,10 @@
-"""The `specmodel` command: a table of commands, each loaded when it is called."""
+"""The `specmodel` command: a list of commands, each loaded when it is called."""
 
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
@@ -18,61 +18,56 @@ if TYPE_CHECKING:
 TRACEBACK = "SPECMODEL_TRACEBACK"
 """Environment variable; 1 shows where an unexpected error comes from."""
 
+ENTRY_POINTS = "specmodel.commands"
+"""Entry-point group through which other packages bring commands, which this one never imports."""
+
 _EXIT_BAD_DATA, _EXIT_BAD_USAGE = 1, 2
 _LONGEST_HELP = 66
 
 
-class ListedCommand(click.Command):
-    """A line of the table of commands; the command itself stands in a module of its own.
+class Command(NamedTuple):
+    """A line of the list of commands: what the user types, what it does, and where it is defined."""
 
-    Parameters
-    ----------
-    name : str
-        What the user types.
-    module : str
-        Where ``command`` is defined.
-    help_line : str
-        What it does, on one line.
-    """
-
-    def __init__(self, name: str, module: str, help_line: str) -> None:
-        super().__init__(name, help=help_line)
-        self.module = module
+    name: str
+    help_line: str
+    place: str
 
     def load(self) -> click.Command:
         """Return the command itself."""
-        command: click.Command = import_module(self.module).command
+        module, _, attribute = self.place.partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
         return command
 
 
-_COMMANDS = (
-    ListedCommand("fit", "calibration.commands.fit", "Fit one system's benchmark points."),
-    ListedCommand(
+COMMANDS = (
+    Command("fit", "Fit one system's benchmark points.", "calibration.commands.fit:command"),
+    Command(
         "predict",
-        "calibration.commands.predict",
         "Speed-up and tokens/s at an accept length, with an interval.",
+        "calibration.commands.predict:command",
     ),
-    ListedCommand(
-        "evaluate", "calibration.commands.evaluate", "How wrong is the model on unseen points."
+    Command(
+        "evaluate",
+        "How wrong is the model on unseen points.",
+        "calibration.commands.evaluate:command",
     ),
-    ListedCommand("ingest", "calibration.commands.ingest", "Read engine logs and benchmark files."),
-    ListedCommand(
-        "train", "calibration.commands.train", "What a drafter in training is worth in serving."
+    Command("ingest", "Read engine logs and benchmark files.", "calibration.commands.other:ingest"),
+    Command(
+        "train",
+        "What a drafter in training is worth in serving.",
+        "calibration.commands.train:command",
     ),
-    ListedCommand("whatif", "calibration.commands.whatif", "Price a rig from names, and changes."),
-    ListedCommand("allreduce", "calibration.commands.allreduce", "Fit measured all-reduces."),
-    ListedCommand("data", "calibration.commands.data", "List the packaged systems."),
+    Command("whatif", "Price a rig from names, and changes.", "calibration.commands.other:whatif"),
+    Command("allreduce", "Fit measured all-reduces.", "calibration.commands.other:allreduce"),
+    Command("data", "List the packaged systems.", "calibration.commands.other:data"),
+    Command("examples", "Write the files of the README.", "calibration.commands.other:examples"),
 )
-
-
-ENTRY_POINTS = "specmodel.commands"
-"""Entry-point group through which other packages bring commands, which this one never imports."""
 
 
 def brought_commands(name: str = "") -> dict[str, click.Command]:
     """Return commands that other packages bring, by name; all of them, or the one of a name.
 
-    The metadata of what is installed is read only for a name that the table lacks, and for the help.
+    The metadata of what is installed is read only for a name that the list lacks, and for the help.
     One that cannot be loaded becomes a command that says why, so that the others still work.
     """
     from importlib.metadata import entry_points
@@ -96,10 +91,9 @@ def _loaded(entry: "EntryPoint") -> click.Command:
 
 def _broken(name: str, reason: str) -> click.Command:
     """A command that only says why it cannot be loaded."""
-    message = f"the command {name} cannot be loaded: {reason}"
 
     def refuse() -> NoReturn:
-        raise click.ClickException(message)
+        raise click.ClickException(f"the command {name} cannot be loaded: {reason}")
 
     return click.Command(
         name,
@@ -109,34 +103,31 @@ def _broken(name: str, reason: str) -> click.Command:
     )
 
 
-class CommandTable(click.Group):
+class CommandList(click.Group):
     """A group that loads a command only when it is called, and says every error in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return every name: those of the table, then what other packages bring."""
+        """Return every name: those of the list, then what other packages bring."""
         del ctx
-        return list(dict.fromkeys([*self.commands, *brought_commands()]))
+        return list(dict.fromkeys([*(one.name for one in COMMANDS), *brought_commands()]))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of a name, loaded; None where there is none."""
         del ctx
-        listed = self.commands.get(cmd_name)
-        if listed is None:
-            return brought_commands(cmd_name).get(cmd_name)
-        return listed.load() if isinstance(listed, ListedCommand) else listed
+        listed = {one.name: one for one in COMMANDS}.get(cmd_name)
+        return brought_commands(cmd_name).get(cmd_name) if listed is None else listed.load()
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table without loading a command of it."""
+        """Write the list without loading a command of it."""
         del ctx
-        own = {name: command.help or "" for name, command in self.commands.items()}
         brought = {
             name: command.get_short_help_str(_LONGEST_HELP)
             for name, command in brought_commands().items()
         }
+        lines = brought | {one.name: one.help_line for one in COMMANDS}
+        own = [one.name for one in COMMANDS]
         with formatter.section("Commands"):
-            formatter.write_dl(
-                [*own.items(), *((n, t) for n, t in brought.items() if n not in own)]
-            )
+            formatter.write_dl([(name, lines[name]) for name in dict.fromkeys([*own, *brought])])
 
     def make_context(
         self,
@@ -224,8 +215,7 @@ def _fail(message: str, status: int) -> NoReturn:
 
 
 @click.group(
-    cls=CommandTable,
-    commands=list(_COMMANDS),
+    cls=CommandList,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="specmodel")

@@ -4,13 +4,20 @@ import tempfile
 from pathlib import Path
 
 from calibration import ingest, read_points, write_points
+from calibration.points.packaged import EXAMPLES
 
-FOLDER = Path(__file__).parent / "engine_files"
+NAMES = (
+    "colleague.csv",
+    "sglang_baseline.log",
+    "sglang_eagle3.log",
+    "sweep.jsonl",
+    "vllm_server.log",
+)
 
 
 def main() -> None:
     """Read everything, say what was understood, write one table, and read it back."""
-    found = ingest(FOLDER)
+    found = ingest([EXAMPLES / name for name in NAMES])
     for group in found.groups:
         names = ", ".join(file.name for file in group.group.files)
         print(

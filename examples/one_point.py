@@ -1,12 +1,12 @@
 """One benchmark point by import: what it says, what it does not, and a prediction from it."""
 
 import warnings
-from pathlib import Path
 
 from calibration import fit
+from calibration.points.packaged import EXAMPLES
 from specmodel.errors import ExtrapolationWarning
 
-BENCH = Path(__file__).with_name("bench.csv")
+BENCH = EXAMPLES / "bench.csv"
 
 
 def main() -> None:

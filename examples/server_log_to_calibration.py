@@ -2,13 +2,12 @@
 
 import warnings
 from dataclasses import asdict
-from pathlib import Path
 
 from calibration import fit, ingest
+from calibration.points.packaged import EXAMPLES
 from specmodel.errors import ExtrapolationWarning
 
-LOGS = Path(__file__).parent / "engine_files"
-SERVED, BASELINE = LOGS / "sglang_eagle3.log", LOGS / "sglang_baseline.log"
+SERVED, BASELINE = EXAMPLES / "sglang_eagle3.log", EXAMPLES / "sglang_baseline.log"
 
 
 def main() -> None:

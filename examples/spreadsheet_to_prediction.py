@@ -1,12 +1,12 @@
 """A colleague's spreadsheet with decimal commas and its own headings is a benchmark as well."""
 
 import warnings
-from pathlib import Path
 
 from calibration import fit, read_points
+from calibration.points.packaged import EXAMPLES
 from specmodel.errors import ExtrapolationWarning
 
-SHEET = Path(__file__).parent / "engine_files" / "colleague.csv"
+SHEET = EXAMPLES / "colleague.csv"
 
 
 def main() -> None:

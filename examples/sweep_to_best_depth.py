@@ -1,12 +1,12 @@
 """A sweep of SGLang's bench_speculative: which depth is best at each batch, and by how much."""
 
 import warnings
-from pathlib import Path
 
 from calibration import fit, ingest
+from calibration.points.packaged import EXAMPLES
 from specmodel.errors import ExtrapolationWarning
 
-SWEEP = Path(__file__).parent / "engine_files" / "bench_speculative.jsonl"
+SWEEP = EXAMPLES / "sweep.jsonl"
 
 
 def main() -> None:

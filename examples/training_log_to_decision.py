@@ -1,14 +1,12 @@
 """A run in training and one benchmark point of an earlier drafter: whether the rest is worth it."""
 
-from pathlib import Path
-
 from calibration import fit
+from calibration.points.packaged import EXAMPLES
 from calibration.training.assessment import TrainingQuestion, assess
 from calibration.training.reading import read_training_log
 from specmodel.ask import AskedConfiguration
 
-HERE = Path(__file__).parent
-LOG, BENCH = HERE / "training" / "speculators.log.gz", HERE / "bench.csv"
+LOG, BENCH = EXAMPLES / "train.log", EXAMPLES / "bench.csv"
 
 
 def main() -> None:

@@ -1,13 +1,12 @@
 """A vLLM log gives acceptance by position; the curve says what another depth would accept."""
 
-from pathlib import Path
-
 from calibration import ingest
+from calibration.points.packaged import EXAMPLES
 from calibration.readers.acceptance_intervals import conditional_intervals
 from specmodel import FullAccuracy
 from specmodel.acceptance import tail_spread
 
-LOG = Path(__file__).parent / "engine_files" / "vllm_server.log"
+LOG = EXAMPLES / "vllm_server.log"
 
 
 def main() -> None:

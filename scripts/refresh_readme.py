@@ -1,57 +1,55 @@
-"""Run the commands that README.md shows and put their real output under them.
+"""Run the commands that README.md shows, in its order, and put their real output under them.
 
 Run as ``python scripts/refresh_readme.py``; with ``--check`` it only says whether the page is current,
-which the tests do. Blocks with several commands are examples without output and stay as they are.
+which the tests do. A block with one command shows its output; of a block with several, each has to run.
 """
 
-import gzip
-import os
+import contextlib
 import re
 import shlex
-import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-README = ROOT / "README.md"
-BLOCK = re.compile(r"```console\n(\$ specmodel [^\n]*)\n(?!\$|```)(.*?)\n```", re.DOTALL)
+from click.testing import CliRunner
+
+from calibration.cli import main as specmodel
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+BLOCK = re.compile(r"```console\n(.*?)\n```", re.DOTALL)
+SET_UP = ("pip install", "specmodel examples", "cd ")
+"""Commands of the first screen, which lead into the folder where the others run."""
 
 
-def output_of(command: str, folder: Path) -> str:
-    """What a command prints on stdout in 80 columns; of an evaluation only the summary."""
-    arguments = shlex.split(command.removeprefix("$ specmodel "))
-    run = subprocess.run(  # noqa: S603 - our own command line
-        [sys.executable, "-m", "calibration", *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"},
-    )
-    text = run.stdout
-    if arguments[0] == "evaluate":
+def output_of(command: str) -> str:
+    """What a command prints on standard output in 80 columns; of an evaluation only the summary."""
+    arguments = shlex.split(command, comments=True)
+    if arguments[0] != "specmodel":
+        sys.exit(f"README.md: not a command of ours: {command}")
+    settings = {"COLUMNS": "80", "NO_COLOR": "1"}
+    result = CliRunner().invoke(specmodel, arguments[1:], env=settings)
+    if result.exit_code:
+        sys.exit(f"README.md: `{command}` ends with {result.exit_code}: {result.stderr}")
+    text = result.stdout
+    if arguments[1] == "evaluate":
         text = text[text.index("Mean over systems") : text.index("Error:")]
     return "\n".join(line.rstrip() for line in text.rstrip().splitlines())
 
 
+def _renewed(block: re.Match[str]) -> str:
+    """A block whose commands have run, with the output of the one that shows it."""
+    commands = [line[2:] for line in block[1].splitlines() if line.startswith("$ ")]
+    outputs = [output_of(command) for command in commands if not command.startswith(SET_UP)]
+    if len(commands) > 1 or block[1].count("\n") == 0:
+        return block[0]
+    return f"```console\n$ {commands[0]}\n{outputs[0]}\n```"
+
+
 def refreshed(page: str) -> str:
-    """The page with the output of each single command renewed, in the order of the page."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        shutil.copy(ROOT / "examples" / "bench.csv", folder)
-        for log in ("sglang_eagle3.log", "sglang_baseline.log"):
-            shutil.copy(ROOT / "examples" / "engine_files" / log, folder)
-        with gzip.open(ROOT / "examples" / "training" / "speculators.log.gz") as packed:
-            (folder / "train.log").write_bytes(packed.read())
-        output_of("$ specmodel fit sglang_eagle3.log sglang_baseline.log -o server.json", folder)
-
-        def renewed(block: re.Match[str]) -> str:
-            return f"```console\n{block[1]}\n{output_of(block[1], folder)}\n```"
-
-        return BLOCK.sub(renewed, page)
+    """The page with the output of each command that shows it renewed."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        output_of("specmodel examples .")
+        return BLOCK.sub(_renewed, page)
 
 
 def main() -> None:

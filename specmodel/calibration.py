@@ -164,6 +164,8 @@ class Calibration:
         The physical form fitted to the same points, where their machine is known.
     rig_note : str
         Why there is no physical form; empty where there is one.
+    fitted_at : str
+        When, in UTC as ISO 8601; empty where that is not known.
     """
 
     label: str
@@ -190,6 +192,7 @@ class Calibration:
     decode_only: bool = False
     physical: PhysicalFit | None = None
     rig_note: str = ""
+    fitted_at: str = ""
 
     def __post_init__(self) -> None:
         known = self.posterior.num_configurations, self.posterior.num_runs

@@ -3,11 +3,15 @@
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from specmodel.errors import FormatError, SpecModelError
+
+STANDARD_OUTPUT: Final = "-"
+"""Name of the file that is standard output."""
 
 _CHECKSUM: Final = "content_sha256"
 _VERSION: Final = "schema_version"
@@ -38,7 +42,12 @@ def write_text_atomically(path: Path | str, text: str) -> None:
 
 
 def write_bytes_atomically(path: Path | str, data: bytes) -> None:
-    """Write bytes as `write_text_atomically` writes text."""
+    """Write bytes as `write_text_atomically` writes text; ``-`` is standard output."""
+    if str(path) == STANDARD_OUTPUT:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+        return
     try:
         target = Path(os.path.realpath(path))
         if target.exists() and not target.is_file() and not target.is_dir():

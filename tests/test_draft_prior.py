@@ -48,7 +48,7 @@ def prior_step(spec: DraftSpec, device: str, *, batch: int, context: int) -> Ste
 def test_without_a_record_a_step_reads_for_a_quarter_more_than_its_floor(
     name: str, device: str
 ) -> None:
-    """The README states 1.25 floors, 14 kernels of 1.2 us and 0.25 ms of the host."""
+    """drafter/README.md states 1.25 floors, 14 kernels of 1.2 us and 0.25 ms of the host."""
     spec = public_shape(name).spec
     floor_s = step_floor(spec, gpu(device), context_tokens=2048).datasheet_s
     step = prior_step(spec, device, batch=1, context=2048)

@@ -1,17 +1,16 @@
 """`specmodel evaluate`: how wrong is the model on points it has not seen."""
 
-import json
 from pathlib import Path
 
 import click
 
-from calibration.commands.large_files import progress_of
+from calibration.commands.options import InputFile, json_option, progress_of, show
 from calibration.evaluate import SPLITS
 from specmodel.errors import FitError
 
 
 @click.command()
-@click.argument("points", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("points", nargs=-1, type=InputFile())
 @click.option(
     "--data", "names", multiple=True, help="Packaged table, or a pattern such as 'specbundle-*'."
 )
@@ -28,7 +27,7 @@ from specmodel.errors import FitError
 @click.option("--rows", "num_rows", type=click.IntRange(min=0), help="Rows that 'few' sees.")
 @click.option("--draws", type=click.IntRange(1, 10_000), default=25, show_default=True)
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+@json_option
 def command(
     *,
     points: tuple[Path, ...],
@@ -62,6 +61,6 @@ def command(
             found, splits=splits, num_rows=num_rows, draws=draws, seed=seed, progress=advance
         )
     if as_json:
-        click.echo(json.dumps(evaluation_json(result, set_aside), indent=1))
+        show(evaluation_json(result, set_aside))
     else:
         print_evaluation(result, set_aside)

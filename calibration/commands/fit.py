@@ -1,35 +1,49 @@
 """`specmodel fit`: constants of one system from its benchmark points."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from calibration.commands.large_files import progress_of
-from calibration.commands.option_values import picture
-from calibration.commands.output_files import check_outputs
+from calibration.commands.options import (
+    DEFAULT_CALIBRATION,
+    InputFile,
+    check_outputs,
+    json_option,
+    named_output,
+    plot_option,
+    progress_of,
+    show,
+    show_notes,
+)
 from calibration.commands.rig_options import asked_rig, rig_options
 from specmodel.ask import UsageError
+from specmodel.calibration import Calibration
+from specmodel.errors import FormatError
+from specmodel.files import OutputError
 
 
 @click.command()
-@click.argument("bench", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("bench", nargs=-1, type=InputFile())
 @click.option("--system", metavar="TEXT", help="Part of the label of the system to fit.")
 @click.option("--data", "name", metavar="NAME", help="Fit a packaged table; see `specmodel data`.")
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
-    default=Path("calibration.json"),
+    type=click.Path(path_type=Path, allow_dash=True),
+    default=Path(DEFAULT_CALIBRATION),
     show_default=True,
-    help="Calibration file to write; standard output (-) has the report and is refused.",
+    help="Calibration file to write; with - it is standard output, and the report is standard error.",
 )
 @rig_options
 @click.option("--explain", is_flag=True, help="Say what a round is made of, term by term.")
-@click.option("--force", is_flag=True, help="Fit although the baselines are unsound.")
-@click.option("--plot", metavar="FILE", callback=picture, help="Draw predicted against measured.")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Fit although the baselines are unsound, and write over the calibration of another system.",
+)
+@plot_option
+@json_option
 def command(
     *,
     bench: tuple[Path, ...],
@@ -57,11 +71,8 @@ def command(
         raise UsageError("one of them", "BENCH and --data both name points")
     if not bench and not name:
         raise UsageError("a file or --data NAME", "nothing to fit")
-    if str(output) == "-":
-        raise UsageError("the name of a file", "standard output has the report, so -o cannot be -")
     from calibration.fit.summary import fit_summary
     from calibration.points.packaged import packaged_table
-    from calibration.report.layout import wrapped
 
     table = packaged_table(name) if name else None
     check_outputs([output, plot], [*bench, table.path if table else None])
@@ -74,19 +85,34 @@ def command(
             progress=progress,
             rig=asked_rig(**rig),
         )
+    if not force:
+        _check_same_system(output, summary.calibration)
     summary.calibration.save(output)
     if as_json:
         from calibration.report.fit_json import fit_json
 
-        click.echo(json.dumps(fit_json(summary, str(output)), indent=1, allow_nan=False))
+        show(fit_json(summary, str(output)), [output, plot])
     else:
         from calibration.report.fit_text import fit_text
 
-        click.echo(fit_text(summary, str(output), explained=explain))
-    for note in summary.notes:
-        click.echo(wrapped(note.message, first="Warning: ", indent=9), err=True)
+        show(fit_text(summary, named_output(output), explained=explain), [output, plot])
+    show_notes([note.message for note in summary.notes], "Warning: ")
     if plot is not None:
         from calibration.plots import plot_fit
 
         plot_fit(summary.calibration, summary.rows, plot)
-        click.echo(f"Drawn: {plot}", err=True)
+        click.echo(f"Drawn: {named_output(plot)}", err=True)
+
+
+def _check_same_system(output: Path, calibration: Calibration) -> None:
+    """Refuse to write over the calibration of another system."""
+    try:
+        there = Calibration.load(output)
+    except FormatError:  # nothing, or nothing that says a system
+        return
+    if there.system != calibration.system:
+        raise OutputError(
+            output,
+            f"holds the calibration of {there.label}, this one is of {calibration.label}; name "
+            "another file with -o, or write over it with --force",
+        )

@@ -1,25 +1,32 @@
 """`specmodel predict`: speed-up and tokens/s at an accept length, with an interval."""
 
-import json
 from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
-from calibration.commands.calibration_option import DEFAULT_CALIBRATION, chosen_calibration
-from calibration.commands.large_files import progress_of
-from calibration.commands.option_values import (
+from calibration.commands.options import (
     DEEPEST,
+    DEFAULT_CALIBRATION,
+    InputFile,
     Number,
     accuracies,
+    calibration_option,
     changes_of,
+    check_outputs,
+    chosen_calibration,
     depths,
-    picture,
+    json_option,
+    load_options,
+    named_output,
+    plot_option,
+    progress_of,
+    show,
+    show_notes,
 )
-from calibration.commands.output_files import check_outputs
 from calibration.predict.accept_lengths import AskedAcceptLength
 from calibration.predict.answer import Asked, answer, note_lines
-from calibration.report.layout import wrapped
+from calibration.report.prediction_text import calibration_words
 from specmodel.arrival_question import AskedArrival
 from specmodel.ask import AskedConfiguration, UsageError
 from specmodel.bounds import BOUNDS
@@ -31,7 +38,6 @@ _ACCEPTANCE = ("--accept", "--full", "--conditional", "--log")
 _BESIDE_POINTS = ("--points", "--calibration", "--json")
 _BESIDE_ARRIVAL = ("--output-tokens", "--prefill-ms", "--max-running")
 _NOT_AT_A_RATE = ("--batch-size", "--baseline", "--target-speedup", "--claim", "--plot")
-_MOST_TOKENS = int(BOUNDS["num_draft_tokens"].most)
 
 
 @click.command()
@@ -49,9 +55,7 @@ _MOST_TOKENS = int(BOUNDS["num_draft_tokens"].most)
     callback=accuracies,
     help="Conditional accuracies, depth 1 first.",
 )
-@click.option(
-    "--log", type=click.Path(path_type=Path), help="Training log; see also `specmodel train`."
-)
+@click.option("--log", type=InputFile(), help="Training log; see also `specmodel train`.")
 @click.option(
     "--accuracy-from",
     type=click.Choice(["served", "training"]),
@@ -69,18 +73,7 @@ _MOST_TOKENS = int(BOUNDS["num_draft_tokens"].most)
     type=click.IntRange(min=1, max=DEEPEST),
     help="Depth at which --accept was measured; it is carried to --depth.",
 )
-@click.option(
-    "--topk",
-    type=click.IntRange(min=1, max=_MOST_TOKENS),
-    help="Branching of the draft tree; 1 = chain.",
-)
-@click.option(
-    "--num-draft-tokens",
-    type=click.IntRange(min=1, max=_MOST_TOKENS),
-    help="Verified tokens, root included.",
-)
-@click.option("--batch-size", type=Number("batch_size"), help="Running requests.")
-@click.option("--context-tokens", type=Number("context_tokens"), help="Context length.")
+@load_options
 @click.option("--workload", help="Workload of the calibration, for its baseline.")
 @click.option(
     "--baseline",
@@ -95,11 +88,7 @@ _MOST_TOKENS = int(BOUNDS["num_draft_tokens"].most)
     type=Number("accept_length", from_below=True),
     help="Say what an accept length at --depth would need.",
 )
-@click.option(
-    "--calibration",
-    type=click.Path(path_type=Path),
-    help=f"Written by `specmodel fit`.  [default: ./{DEFAULT_CALIBRATION}, else the packaged prior]",
-)
+@calibration_option
 @click.option(
     "--set",
     "changes",
@@ -112,7 +101,7 @@ _MOST_TOKENS = int(BOUNDS["num_draft_tokens"].most)
 )
 @click.option(
     "--drafter",
-    type=click.Path(path_type=Path),
+    type=InputFile(),
     help="Measured draft passes, of `specmodel drafter time`; as --set draft.record=FILE.",
 )
 @click.option(
@@ -137,11 +126,9 @@ _MOST_TOKENS = int(BOUNDS["num_draft_tokens"].most)
     help="Most requests that run at once, with --arrival-rate.  [default: what memory holds by the "
     "physical form, else twice the largest batch measured]",
 )
-@click.option(
-    "--points", type=click.Path(path_type=Path), help="Predict every row of a points file, as CSV."
-)
-@click.option("--plot", metavar="FILE", callback=picture, help="Draw tokens/s by accept length.")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+@click.option("--points", type=InputFile(), help="Predict every row of a points file, as CSV.")
+@plot_option
+@json_option
 def command(
     accept: float | None,
     full: tuple[float, ...] | None,
@@ -231,13 +218,12 @@ def command(
     if as_json:
         from calibration.report.prediction_json import prediction_json
 
-        click.echo(json.dumps(prediction_json(found), indent=1, allow_nan=False))
+        show(prediction_json(found), [plot])
     else:
         from calibration.report.prediction_text import prediction_text
 
-        click.echo(prediction_text(found))
-    for message in note_lines(found):
-        click.echo(wrapped(message, first="Note: ", indent=6), err=True)
+        show(prediction_text(found), [plot])
+    show_notes(note_lines(found))
     if plot is not None:
         from calibration.plots import plot_prediction
 
@@ -245,7 +231,7 @@ def command(
         plot_prediction(
             known, [one.question for one in predictions], predictions, plot, best=found.best
         )
-        click.echo(f"Drawn: {plot}", err=True)
+        click.echo(f"Drawn: {named_output(plot)}", err=True)
 
 
 def _check_usage(context: click.Context) -> None:
@@ -304,11 +290,10 @@ def _predict_arrival(
 
     found = arrival_answer(calibration, arrival, asked, source=source)
     if as_json:
-        click.echo(json.dumps(arrival_json(found), indent=1, allow_nan=False))
+        show(arrival_json(found))
     else:
-        click.echo(arrival_text(found))
-    for message in dict.fromkeys(note.message for note in found.notes):
-        click.echo(wrapped(message, first="Note: ", indent=6), err=True)
+        show(arrival_text(found))
+    show_notes(dict.fromkeys(note.message for note in found.notes))
 
 
 def _asked_accept_length(log: Path | None, asked: AskedAcceptLength) -> AskedAcceptLength | None:
@@ -324,16 +309,14 @@ def _asked_accept_length(log: Path | None, asked: AskedAcceptLength) -> AskedAcc
 def _predict_points(calibration: Calibration, path: Path, *, source: str, as_json: bool) -> None:
     """Predict every row of a file."""
     from calibration.predict.points import predict_points
-    from calibration.report.points_prediction import (
-        points_prediction_csv,
-        points_prediction_json,
-    )
+    from calibration.report.points_prediction import points_prediction_csv, points_prediction_json
+    from calibration.report.prediction_json import calibration_json
 
     with progress_of([path]) as progress:
         found = predict_points(calibration, path, progress=progress)
     if as_json:
-        click.echo(json.dumps(points_prediction_json(found, source), indent=1, allow_nan=False))
+        show({**points_prediction_json(found), **calibration_json(calibration, source)})
     else:
-        click.echo(points_prediction_csv(found), nl=False)
-    for note in found.notes:
-        click.echo(wrapped(note.message, first="Note: ", indent=6), err=True)
+        show(points_prediction_csv(found), end="")
+        show_notes([calibration_words(calibration, source)], "")
+    show_notes(note.message for note in found.notes)

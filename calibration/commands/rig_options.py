@@ -1,24 +1,24 @@
 """Options that describe a rig, for the commands that price one."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
+
+from calibration.commands.options import InputFile, NameOrFile, with_options
 
 if TYPE_CHECKING:
     from calibration.rig.draft import DraftChoice
     from calibration.rig.from_points import AskedRig
     from specmodel.cost.allreduce_curve import AllReduceCurve
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
 MOST_GPUS: Final = 4096
 """More GPUs are not one rig. [-]"""
 
-_OPTIONS: Final = (
+rig_options = with_options(
     click.option(
         "--model",
+        type=NameOrFile(),
         default="",
         help="Name of a packaged model, or its config.json.  [default: that of the points]",
     ),
@@ -44,7 +44,7 @@ _OPTIONS: Final = (
     ),
     click.option(
         "--allreduce",
-        type=click.Path(path_type=Path),
+        type=InputFile(),
         help="Measured all-reduces, of `specmodel allreduce fit`.",
     ),
     click.option(
@@ -60,17 +60,12 @@ _OPTIONS: Final = (
     ),
     click.option(
         "--drafter",
-        type=click.Path(path_type=Path),
+        type=InputFile(),
         help="Measured draft passes, of `specmodel drafter time`.",
     ),
 )
 
-
-def rig_options(function: Function) -> Function:
-    """Add the options of a rig to a command."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+"""Options of a rig."""
 
 
 def asked_rig(
@@ -86,13 +81,7 @@ def asked_rig(
     draft_kind: str | None,
     drafter: Path | None,
 ) -> "AskedRig":
-    """Return what the options say of a rig.
-
-    Raises
-    ------
-    FormatError
-        If the measured all-reduces cannot be read, or are of another number of GPUs.
-    """
+    """Return what the options say of a rig; measured all-reduces of another number of GPUs are refused."""
     from calibration.rig.from_points import AskedRig
 
     return AskedRig(
@@ -123,13 +112,7 @@ def _draft_choice(kind: str | None, drafter: Path | None) -> "DraftChoice | None
 
 
 def measured_curves(path: Path, num_gpus: int | None) -> "tuple[tuple[int, AllReduceCurve], ...]":
-    """Return measured all-reduces by ranks; those of the rig must be among them.
-
-    Raises
-    ------
-    FormatError
-        If the file cannot be read, or has no curve of so many GPUs.
-    """
+    """Return measured all-reduces by ranks; those of the rig must be among them."""
     from calibration.allreduce.fitting import load_all_reduces
     from specmodel.errors import FormatError
 

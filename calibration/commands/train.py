@@ -1,17 +1,28 @@
 """`specmodel train`: from a training log to what the drafter is worth in serving."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from calibration.commands.calibration_option import DEFAULT_CALIBRATION, chosen_calibration
-from calibration.commands.large_files import progress_of
-from calibration.commands.option_values import DEEPEST, Number, ServedPairs, Until, picture
-from calibration.commands.output_files import check_outputs
-from calibration.report.layout import wrapped
+from calibration.commands.options import (
+    DEEPEST,
+    InputFile,
+    Number,
+    ServedPairs,
+    Until,
+    calibration_option,
+    check_outputs,
+    chosen_calibration,
+    json_option,
+    load_options,
+    named_output,
+    plot_option,
+    progress_of,
+    show,
+    show_notes,
+)
 from specmodel.ask import AskedConfiguration, UsageError
 from specmodel.errors import ParameterError
 
@@ -26,23 +37,16 @@ _MOST_SECONDS = 1e6
 
 
 @click.command()
-@click.argument("logs", nargs=-1, type=click.Path(path_type=Path))
-@click.option(
-    "--calibration",
-    type=click.Path(path_type=Path),
-    help=f"Written by `specmodel fit`.  [default: ./{DEFAULT_CALIBRATION}, else the packaged prior]",
-)
+@click.argument("logs", nargs=-1, type=InputFile())
+@calibration_option
 @click.option(
     "--bench",
-    type=click.Path(path_type=Path),
+    type=InputFile(),
     multiple=True,
     help="Benchmark points to fit instead, of an earlier drafter.",
 )
 @click.option("--depth", type=click.IntRange(1, DEEPEST), help="Served draft depth (num_steps).")
-@click.option("--topk", type=click.IntRange(min=1), help="Branching in serving; 1 = chain.")
-@click.option("--num-draft-tokens", type=click.IntRange(min=1), help="Verified tokens, with root.")
-@click.option("--batch-size", type=Number("batch_size"), help="Running requests in serving.")
-@click.option("--context-tokens", type=Number("context_tokens"), help="Context in serving.")
+@load_options
 @click.option("--workload", help="Workload of the calibration, for its baseline.")
 @click.option(
     "--baseline", type=Number("baseline_tokens_per_s"), help="Tokens/s without speculation."
@@ -93,8 +97,8 @@ _MOST_SECONDS = 1e6
     show_default=True,
     help="Time between two looks.",
 )
-@click.option("--plot", metavar="FILE", callback=picture, help="Draw curves and projection.")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+@plot_option
+@json_option
 def command(
     *,
     logs: tuple[Path, ...],
@@ -133,6 +137,8 @@ def command(
         raise UsageError("the log of a run", "nothing to read")
     if bench and calibration is not None:
         raise UsageError("one of them", "--calibration and --bench both name a system")
+    if watch and Path("/dev/stdin") in logs:
+        raise UsageError("the name of a file", "standard input is read to its end, so no --watch")
     check_outputs([plot], [*logs, *bench, calibration])
     _check_family(family)
     from calibration.training.assessment import TrainingQuestion
@@ -225,7 +231,7 @@ def _read(
             )
     except TrainingLogError as error:
         if as_json:
-            click.echo(json.dumps(refused_json(error), indent=1, allow_nan=False))
+            show(refused_json(error))
         raise
 
 
@@ -251,22 +257,24 @@ def _report(
             f"--response-tokens must be {error.allowed}, got {error.value}"
         ) from None
     if as_json:
+        from calibration.report.prediction_json import calibration_json
         from calibration.report.train_json import train_json
 
-        click.echo(json.dumps(train_json(found, source), indent=indent, allow_nan=False))
+        answer = {**train_json(found), **calibration_json(calibration, source)}
+        show(answer, [plot], indent=indent)
     else:
+        from calibration.report.prediction_text import calibration_words
         from calibration.report.train_text import train_text
 
-        click.echo(train_text(found, source))
-    for note in _notes(found):
-        click.echo(wrapped(note, first="Note: ", indent=6), err=True)
+        show(train_text(found, calibration_words(calibration, source)), [plot])
+    show_notes(_notes(found))
     if plot is not None and found.decision is None:
         click.echo(f"Note: {plot} was not drawn: nothing is known of serving", err=True)
     elif plot is not None:
         from calibration.plots import plot_training
 
         plot_training(found, plot)
-        click.echo(f"Drawn: {plot}", err=True)
+        click.echo(f"Drawn: {named_output(plot)}", err=True)
 
 
 def _notes(found: "Assessment") -> list[str]:

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -385,6 +386,7 @@ def _calibration(
         ),
         forced=forced,
         decode_only=decode_only,
+        fitted_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     told = np.any(usable.baselines.column("non_decode_share") > 0.0)  # beside the rows
     informed = [

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from calibration.plots.style import figure_style
 from specmodel.errors import ParameterError
-from specmodel.files import write_bytes_atomically
+from specmodel.files import STANDARD_OUTPUT, write_bytes_atomically
 
 _METADATA: Final[dict[str, dict[str, Any]]] = {
     "png": {},
@@ -44,7 +44,7 @@ def figure_format(path: Path | str) -> str:
         ...
     specmodel.errors.ParameterError: plot must be a file ending in .png, .svg or .pdf, got fit.jpg; ...
     """
-    suffix = Path(path).suffix.lower().lstrip(".")
+    suffix = "png" if str(path) == STANDARD_OUTPUT else Path(path).suffix.lower().lstrip(".")
     if suffix not in _METADATA:
         raise ParameterError(
             "plot",

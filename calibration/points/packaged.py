@@ -17,6 +17,9 @@ __all__ = ["PackagedTable", "packaged_table", "packaged_tables"]
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "points"
 
+EXAMPLES = FOLDER.with_name("examples")
+"""Folder of the files that the README works with."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackagedTable:

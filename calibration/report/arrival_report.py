@@ -12,9 +12,9 @@ from calibration.report.layout import (
     percent,
     probability,
     table,
-    wrapped,
 )
-from calibration.report.prediction_json import estimate_json
+from calibration.report.prediction_json import calibration_json, estimate_json
+from calibration.report.prediction_text import calibration_words
 from specmodel.question import Estimate
 from specmodel.units import MILLI
 
@@ -59,9 +59,7 @@ def arrival_text(answer: ArrivalAnswer) -> str:
 
 def _head(answer: ArrivalAnswer) -> list[str]:
     """Where the times come from."""
-    points = answer.calibration.num_points
-    plural = "" if points == 1 else "s"
-    lines = [wrapped(f"{answer.source}: {answer.calibration.label}, {points} point{plural}")]
+    lines = [calibration_words(answer.calibration, answer.source)]
     if answer.changes:
         asked = ", ".join(f"{key}={text}" for key, text in answer.changes)
         lines += ["", labelled("with", f"{asked}: the physical form")]
@@ -252,7 +250,7 @@ def arrival_json(answer: ArrivalAnswer) -> dict[str, Any]:
         "pays_from_rate_per_s": estimate_json(starts),
         "crossover_rate_per_s": estimate_json(stops),
         "warnings": [{"code": note.code, "message": note.message} for note in answer.notes],
-        "calibration": answer.source,
+        **calibration_json(answer.calibration, answer.source),
     }
 
 

@@ -47,15 +47,13 @@ def points_prediction_csv(found: PointPredictions) -> str:
     return text.getvalue()
 
 
-def points_prediction_json(found: PointPredictions, source: str) -> dict[str, Any]:
+def points_prediction_json(found: PointPredictions) -> dict[str, Any]:
     """Return the predictions as plain dicts, lists and numbers.
 
     Parameters
     ----------
     found : PointPredictions
         One per row.
-    source : str
-        Where the calibration comes from.
 
     Returns
     -------
@@ -66,7 +64,6 @@ def points_prediction_json(found: PointPredictions, source: str) -> dict[str, An
     points = found.points
     return {
         "schema_version": SCHEMA_VERSION,
-        "calibration": source,
         "warnings": [_note(note) for note in found.notes],
         "points": [
             {

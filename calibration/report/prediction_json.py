@@ -5,6 +5,7 @@ from typing import Any
 
 from calibration.points.notes import Note
 from calibration.predict.answer import Answer, DepthAnswer
+from specmodel.calibration import Calibration
 from specmodel.prediction import Prediction
 from specmodel.question import Estimate
 from specmodel.units import MILLI
@@ -54,7 +55,16 @@ def prediction_json(answer: Answer) -> dict[str, Any]:
                 )
             ],
         }
-    return record | {"calibration": answer.source, "warnings": shared}
+    return record | {**calibration_json(answer.calibration, answer.source), "warnings": shared}
+
+
+def calibration_json(calibration: Calibration | None, source: str) -> dict[str, Any]:
+    """Return which calibration was used, of which system, and when it was fitted."""
+    return {
+        "calibration": source or None,
+        "calibration_system": None if calibration is None else calibration.label or None,
+        "calibration_fitted_at": None if calibration is None else calibration.fitted_at or None,
+    }
 
 
 def _single(answer: Answer, depth: DepthAnswer, shared: list[dict[str, str]]) -> dict[str, Any]:
@@ -83,7 +93,7 @@ def _single(answer: Answer, depth: DepthAnswer, shared: list[dict[str, str]]) ->
             for part in prediction.breakdown
         ],
         "warnings": [*shared, *map(_note, depth.notes)],
-        "calibration": answer.source,
+        **calibration_json(answer.calibration, answer.source),
     }
     if depth.as_logged is not None:
         record["as_logged"] = {

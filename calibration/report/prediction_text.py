@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 from calibration.predict.answer import Answer, Claim, DepthAnswer, Identity
 from calibration.report.layout import (
@@ -16,6 +17,7 @@ from calibration.report.layout import (
     wrapped,
 )
 from calibration.report.rig_words import PART_NAMES
+from specmodel.calibration import Calibration
 from specmodel.prediction import Prediction
 from specmodel.question import Estimate
 from specmodel.units import MILLI
@@ -36,7 +38,9 @@ def prediction_text(answer: Answer) -> str:
     """
     several = len(answer.depths) > 1
     body = _several(answer) if several else _single(answer, answer.depths[0])
-    return "\n".join([_head(answer), *_changes(answer), "", *body])
+    return "\n".join(
+        [calibration_words(answer.calibration, answer.source), *_changes(answer), "", *body]
+    )
 
 
 def _changes(answer: Answer) -> list[str]:
@@ -63,13 +67,23 @@ def _changes(answer: Answer) -> list[str]:
     return lines
 
 
-def _head(answer: Answer) -> str:
-    """Where the constants come from."""
-    calibration = answer.calibration
+def calibration_words(calibration: Calibration, source: str) -> str:
+    """Return which calibration is used, of which system, and how old it is."""
     if not calibration.num_points:
-        return f"{answer.source}: {calibration.prior.name}"
+        return f"{source}: {calibration.prior.name}"
     points = f"{calibration.num_points} point" + ("" if calibration.num_points == 1 else "s")
-    return wrapped(f"{answer.source}: {calibration.label}, {points}")
+    return wrapped(f"{source}: {calibration.label}, {points}{_age(calibration.fitted_at)}")
+
+
+def _age(fitted_at: str) -> str:
+    """How long ago a calibration was fitted; empty where its file does not say."""
+    if not fitted_at:
+        return ""
+    then = datetime.fromisoformat(fitted_at)
+    hours = (datetime.now(UTC) - then) // timedelta(hours=1)
+    if hours < 48:
+        return f", fitted {hours} hours ago" if hours else ", fitted in the last hour"
+    return f", fitted on {then:%Y-%m-%d}, {hours // 24} days ago"
 
 
 def _single(answer: Answer, depth: DepthAnswer) -> list[str]:

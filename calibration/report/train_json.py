@@ -13,15 +13,13 @@ from calibration.training.training_log import TrainingLogError
 SCHEMA_VERSION = 1
 
 
-def train_json(found: Assessment, source: str) -> dict[str, Any]:
+def train_json(found: Assessment) -> dict[str, Any]:
     """Return an assessment as plain values.
 
     Parameters
     ----------
     found : Assessment
         Of a log.
-    source : str
-        The calibration.
 
     Returns
     -------
@@ -37,7 +35,6 @@ def train_json(found: Assessment, source: str) -> dict[str, Any]:
         "log": log_summary(found.log),
         "depths": [_course(course, found.chained_kind) for course in found.courses],
         "routes": dict(found.acceptance.acceptance.routes),
-        "calibration": source,
     }
     if decision is None:
         unknown = {"now": None, "projection": None, "verdict": found.undecided}

@@ -48,15 +48,15 @@ _ROUTES = {
 }
 
 
-def train_text(found: Assessment, source: str) -> str:
+def train_text(found: Assessment, system: str) -> str:
     """Return an assessment as text; its notes are printed apart.
 
     Parameters
     ----------
     found : Assessment
         Of a log.
-    source : str
-        The calibration.
+    system : str
+        The calibration that was used, in words.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def train_text(found: Assessment, source: str) -> str:
         Lines of at most 80 characters.
     """
     decision = found.decision
-    blocks = [_head(found, source), _depths(found), _routes(found)]
+    blocks = [_head(found, system), _depths(found), _routes(found)]
     if decision is None:
         blocks.append(labelled("not known", found.undecided))
     else:
@@ -91,7 +91,7 @@ def log_notes(found: Assessment) -> list[str]:
     return said + [one.message for one in found.findings]
 
 
-def _head(found: Assessment, source: str) -> str:
+def _head(found: Assessment, system: str) -> str:
     """Return what was read and what it was set against."""
     log = found.log
     files = ", ".join(path.name for path in log.paths[:4])
@@ -117,7 +117,7 @@ def _head(found: Assessment, source: str) -> str:
     return "\n".join(
         [
             labelled("log", f"{files}: {log.framework}{versions}, {steps}{used}"),
-            labelled("system", f"{source}{load}"),
+            labelled("system", f"{system}{load}"),
         ]
     )
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import tempfile
 from pathlib import Path
 
 import click
@@ -13,6 +14,7 @@ from drafter.commands.output_folder import require_folder
 from drafter.extra import require_extra
 from drafter.own_process import run_interpreted
 from specmodel.errors import ParameterError
+from specmodel.files import STANDARD_OUTPUT
 from specmodel.measurement import DraftRecord, load_record, save_record
 
 _MOST_REQUESTS = 64
@@ -30,7 +32,7 @@ def _a_number(ctx: click.Context, param: click.Parameter, value: float | None) -
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(dir_okay=False, path_type=Path, allow_dash=True),
     default=Path("drafter.json"),
     show_default=True,
     help="The record.",
@@ -128,8 +130,11 @@ def command(
         if model is not None:
             raise click.UsageError("--dry has a tiny model of its own; leave CHECKPOINT out")
         _refuse_beside_dry(ctx)
-        run_interpreted("time", output=str(output.resolve()))
-        record = load_record(output, allow_dry=True)
+        with tempfile.TemporaryDirectory() as folder:
+            rehearsed = Path(folder, "record.json")
+            run_interpreted("time", output=str(rehearsed))
+            record = load_record(rehearsed, allow_dry=True)
+        save_record(record, output)
     elif model is None:
         raise click.UsageError("name a CHECKPOINT or a SHAPE, or give --dry")
     else:
@@ -144,10 +149,11 @@ def command(
             click.echo(f"wrote {output}", err=True)
             raise
         save_record(record, output)
+    beside = str(output) == STANDARD_OUTPUT  # of the record
     if as_json:
-        click.echo(json.dumps(record_json(record), indent=1, allow_nan=False))
+        click.echo(json.dumps(record_json(record), indent=1, allow_nan=False), err=beside)
     else:
-        click.echo(record_text(record))
+        click.echo(record_text(record), err=beside)
     click.echo(f"wrote {output}", err=True)
 
 

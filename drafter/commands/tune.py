@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(dir_okay=False, path_type=Path, allow_dash=True),
     help="The table.  [default: the one that launches read]",
 )
 @click.option(
@@ -119,11 +119,12 @@ def _write(
 
     from drafter.tuning import tuned_rows
     from drafter.tuning_table import merged, table_text
-    from specmodel.files import write_text_atomically
+    from specmodel.files import STANDARD_OUTPUT, write_text_atomically
 
     day = dt.datetime.now(tz=dt.UTC).date()
     device = f"{described.name}, driver {described.driver}"
     record = f"{device}, triton {triton.__version__}, {model}, {day}"
     rows = tuned_rows(found, sm=described.sm, record=record)
     write_text_atomically(path, table_text(merged(old, rows)))
-    click.echo(f"{len(rows)} of {len(found)} rows are faster than by the rule; wrote {path}")
+    said = f"{len(rows)} of {len(found)} rows are faster than by the rule; wrote {path}"
+    click.echo(said, err=str(path) == STANDARD_OUTPUT)

@@ -21,8 +21,8 @@ def specmodel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
     """The command line, run in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str | Path) -> Result:
-        return CliRunner().invoke(main, [str(argument) for argument in arguments])
+    def run(*arguments: str | Path, stdin: str | None = None) -> Result:
+        return CliRunner().invoke(main, [str(argument) for argument in arguments], input=stdin)
 
     return run
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from calibration.points.packaged import EXAMPLES
 from calibration.training.watching import watched_logs
 from tests.calibration.conftest import RunCommand
 
 LOGS = Path(__file__).parents[1] / "fixtures" / "training"
-BENCH = Path(__file__).parents[2] / "examples" / "bench.csv"
+BENCH = EXAMPLES / "bench.csv"
 FULL = (0.742, 0.47, 0.29, 0.15, 0.097)
 CONDITIONAL = (0.77, 0.65, 0.60, 0.57, 0.53)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from calibration.commands.large_files import progress_of
+from calibration.commands.options import progress_of
 from calibration.report import reading_progress
 from specmodel.units import MEBI
 

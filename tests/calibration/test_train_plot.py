@@ -5,13 +5,14 @@ import pytest
 
 from calibration.fit.fit import fit
 from calibration.plots.train_plot import plot_training, training_figure
+from calibration.points.packaged import EXAMPLES
 from calibration.training.assessment import Assessment, TrainingQuestion, assess
 from calibration.training.reading import read_training_log
 from specmodel.ask import AskedConfiguration
 from specmodel.errors import ParameterError
 
 LOGS = Path(__file__).parents[1] / "fixtures" / "training"
-BENCH = Path(__file__).parents[2] / "examples" / "bench.csv"
+BENCH = EXAMPLES / "bench.csv"
 
 
 def assessed(name: str, *, depth: int | None = None, until: float | None = None) -> Assessment:

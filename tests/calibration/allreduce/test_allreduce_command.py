@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from calibration.allreduce.fitting import load_all_reduces
-from calibration.commands.allreduce import command
+from calibration.commands.other import allreduce
 from specmodel.errors import FormatError, SpecModelError
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "nccl"
@@ -23,7 +23,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     monkeypatch.chdir(tmp_path)
 
     def invoke(*arguments: object) -> Result:
-        return CliRunner().invoke(command, ["fit", *map(str, arguments)])
+        return CliRunner().invoke(allreduce, ["fit", *map(str, arguments)])
 
     return invoke
 

@@ -126,7 +126,7 @@ def test_seventy_rows_tell_fixed_cost_from_the_cost_of_a_step(specmodel: Run) ->
 
 def test_the_text_of_a_large_fit_fits_80_columns(specmodel: Run) -> None:
     for name in ("specbundle-llama31-8b", "rtx6kpro-kimi-k26-dcp4"):
-        result = specmodel("fit", "--data", name)
+        result = specmodel("fit", "--data", name, "--force")
         assert max(map(len, result.stdout.splitlines())) <= 80, name
 
 

@@ -17,6 +17,7 @@ KEYS = {
     *("schema_version", "accept_length", "num_steps", "topk", "num_draft_tokens", "batch_size"),
     *("round_cost", "speedup", "output_tokens_per_s", "tpot_ms", "per_user_tokens_per_s"),
     *("break_even_accept_length", "probability_faster", "breakdown", "warnings", "calibration"),
+    *("calibration_system", "calibration_fitted_at"),
 }
 FULL = ".742,.47,.29,.15,.097"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from calibration.fit.fit import fit
-from calibration.points.packaged import packaged_table
+from calibration.points.packaged import EXAMPLES, packaged_table
 from calibration.tune.depth_by_batch import (
     TIE,
     batches_to_choose_for,
@@ -201,7 +201,7 @@ def test_depths_of_trees_are_not_depths_of_chains(make_system: MakeSystem) -> No
 
 def test_a_calibration_of_server_logs_has_one_context() -> None:
     """Its contexts were measured, so that no two of them are equal; they stand for one load."""
-    logs = Path(__file__).parents[3] / "examples" / "engine_files"
+    logs = EXAMPLES
     calibration = fit([logs / "sglang_eagle3.log", logs / "sglang_baseline.log"])
     schedule = depth_schedule(calibration, FullAccuracy([0.78, 0.54, 0.34]))
     assert schedule.as_lists()[0][0] == 1
