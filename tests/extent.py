@@ -7,6 +7,7 @@ from scipy.stats import binom
 
 PROVES = os.environ.get("SPECMODEL_PROVE") == "1"
 sample = pytest.mark.sample  # of the cases of a test so many in `make test`, all in `make prove`
+prove = pytest.mark.sample(0)
 
 
 def extent(*, test: int, prove: int) -> int:

@@ -69,6 +69,7 @@ def test_broken_kernels_fail(
     assert result.error > 100 * case.limit
 
 
+@sample(1)
 @pytest.mark.parametrize("case", [CHAIN, TREE], ids=["chain", "tree"])
 def test_a_wrong_map_of_the_vocabulary_fails_by_its_tokens(
     case: CheckCase, monkeypatch: pytest.MonkeyPatch

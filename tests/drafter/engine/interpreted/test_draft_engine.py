@@ -15,6 +15,7 @@ from drafter.reference import DraftModel, draft_chain, draft_tree
 from drafter.reference.example import example_spec
 from drafter.spec import DraftSpec, LatentHeads
 from specmodel.errors import ParameterError
+from tests.extent import prove, sample
 
 CAPACITY = 48
 LATENT = LatentHeads(query_rank=12, kv_rank=10, nope_dim=6, rope_dim=4, value_dim=5)
@@ -94,6 +95,7 @@ def test_a_padded_batch_drafts_what_each_request_drafts_alone(
         )
 
 
+@sample(1)
 @pytest.mark.parametrize("latent", [None, LATENT], ids=["grouped", "latent"])
 def test_a_round_of_another_depth_and_width_goes_on_from_the_cache_of_the_one_before(
     spec: DraftSpec, weights: Weights, engine: Engine
@@ -114,6 +116,7 @@ def test_a_round_of_another_depth_and_width_goes_on_from_the_cache_of_the_one_be
         assert drafted.parents[request].tolist() == truth.parents.tolist()
 
 
+@prove
 def test_the_bound_of_the_context_changes_how_attention_is_cut_and_not_what_is_drafted(
     spec: DraftSpec, engine: Engine
 ) -> None:
@@ -126,6 +129,7 @@ def test_the_bound_of_the_context_changes_how_attention_is_cut_and_not_what_is_d
     torch.testing.assert_close(scores, bound.scores, rtol=1e-5, atol=1e-6)
 
 
+@prove
 def test_a_smaller_batch_after_a_larger_one_is_not_mixed_with_its_rows(
     spec: DraftSpec, engine: Engine
 ) -> None:
@@ -152,6 +156,7 @@ def test_buckets_are_made_once_and_share_weights_and_cache(spec: DraftSpec, engi
     assert runs[0].graph is None
 
 
+@sample(1)
 @pytest.mark.parametrize("latent", [None, LATENT], ids=["grouped", "latent"])
 @pytest.mark.parametrize("shape", [{}, {"topk": 2, "num_draft_tokens": 4}], ids=["chain", "tree"])
 def test_caches_of_requests_outside_the_batch_are_left_alone(
@@ -188,6 +193,7 @@ class TriedRun:
         self._run()
 
 
+@prove
 def test_capture_of_a_bucket_leaves_the_caches_of_running_requests_as_they_were(
     spec: DraftSpec, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
