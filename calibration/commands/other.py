@@ -23,6 +23,7 @@ from calibration.commands.options import (
     show_notes,
 )
 from calibration.commands.rig_options import asked_rig, rig_options
+from calibration.points.notes import ROUNDING
 from specmodel.ask import AskedConfiguration, UsageError
 from specmodel.errors import ParameterError
 from specmodel.files import OutputError, write_bytes_atomically
@@ -179,6 +180,11 @@ def whatif(
 
         head = "" if known is None else f"{calibration_words(known, source)}\n\n"
         show(head + what_if_text(found))
+    rows = [*found.rows, *([found.together] if found.together else [])]
+    costs = [one.implied_round_cost for one in (found.base, *(row.priced for row in rows)) if one]
+    if min(costs) < 1.0 - ROUNDING:
+        said = f"rounds of {min(costs):.3g} steps and more are implied; none takes less than one"
+        show_notes([f"{said}, so they are taken as 1"])
 
 
 def _named_scenario(
