@@ -265,7 +265,9 @@ def _curve_json(one: MeasuredAllReduce) -> dict[str, Any]:
             "residuals": [_rounded(error) for error in fit.library_residuals],
         },
         "one_shot": {
-            "floor_us": _rounded(one_shot.one_shot_floor_s / MICRO),
+            "floor_us": _rounded(one_shot.one_shot_floor_s / MICRO)
+            if fit.has_one_shot_floor
+            else None,
             "gb_per_s": _rounded(one_shot.one_shot_bytes_per_s / GIGA),
             "largest_bytes": int(fit.one_shot_largest_bytes),
             "residuals": [_rounded(error) for error in fit.one_shot_residuals],

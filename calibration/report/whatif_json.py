@@ -67,7 +67,7 @@ def _priced(priced: ScenarioPrice) -> dict[str, Any]:
         "dtype": scenario.dtype or None,
         "num_steps": scenario.depth,
         "topk": scenario.topk,
-        "num_draft_tokens": scenario.num_draft_tokens or scenario.depth + 1,
+        "num_draft_tokens": scenario.rows,
         "batch_size": scenario.batch_size,
         "context_tokens": scenario.context_tokens,
         "accept_length": scenario.accept_length,

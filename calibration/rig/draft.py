@@ -59,19 +59,17 @@ class MeasuredDraft:
         self, *, topk: float, num_draft_tokens: float, batch_size: float, context_tokens: float
     ) -> tuple[str, ...]:
         """Axes on which a load is outside what was measured, in words."""
-        beyond = (
-            *interpolate(
-                _points(self.steps), (topk, batch_size, context_tokens), _STEP_AXES
-            ).beyond,
-            *interpolate(
-                _points(self.extends), (num_draft_tokens, batch_size, context_tokens), _EXTEND_AXES
-            ).beyond,
+        load = (batch_size, context_tokens)
+        found = (
+            interpolate(_points(self.steps), (topk, *load), _STEP_AXES),
+            interpolate(_points(self.extends), (num_draft_tokens, *load), _EXTEND_AXES),
         )
-        return tuple(
-            dict.fromkeys(
-                f"{one.axis} {one.value:g}, measured {one.low:g} to {one.high:g}" for one in beyond
-            )
-        )
+        words = [
+            f"{one.axis} {one.value:g}, measured {one.low:g} to {one.high:g}"
+            for each in found
+            for one in each.beyond
+        ]
+        return tuple(dict.fromkeys(words))
 
 
 def measured_draft(record: DraftRecord) -> MeasuredDraft:
@@ -149,17 +147,12 @@ def usual_draft(model: ModelShape, *, eagle3: bool = False) -> tuple[str, DraftP
     dense = isinstance(last.mlp, DenseMlp)
     width = last.mlp.width if dense else DRAFT_WIDTH * model.hidden_size
     vocabulary = min(DRAFT_VOCABULARY, model.vocab_size)
-    name = "an EAGLE-3 head of the model's width"
-    if isinstance(last.attention, LatentAttention):
-        return name, eagle3_passes(model, mlp_width=width, vocab_size=vocabulary)
-    return name, eagle3_passes(
-        model,
-        mlp_width=width,
-        vocab_size=vocabulary,
-        num_heads=last.attention.num_heads,
-        num_kv_heads=last.attention.num_kv_heads,
-        head_dim=last.attention.head_dim,
-    )
+    heads = {}
+    if isinstance(last.attention, GroupedAttention):
+        names = ("num_heads", "num_kv_heads", "head_dim")
+        heads = {name: getattr(last.attention, name) for name in names}
+    head = eagle3_passes(model, mlp_width=width, vocab_size=vocabulary, **heads)
+    return "an EAGLE-3 head of the model's width", head
 
 
 KINDS: Final = ("eagle3", "mtp", "parallel", "lookup")
@@ -223,23 +216,15 @@ class DraftChoice:
                 later=passes.later
                 and dataclasses.replace(passes.later, vocab_size=self.vocab_size),
             )
-        if self.times is not None:
-            words = self.times.words
-            passes = dataclasses.replace(
-                passes,
-                measured_step_s=self.times.step_s,
-                measured_extend_s=self.times.extend_s,
-                step_host_s=0.0,
-            )
-        elif self.step_s is not None:
-            words += ", its time measured"
-            passes = dataclasses.replace(
-                passes,
-                measured_step_s=self.step_s,
-                measured_extend_s=self.extend_s or self.step_s,
-                step_host_s=0.0,
-            )
-        return words, passes
+        times = self.times
+        if times is None and self.step_s is None:
+            return words, passes
+        return times.words if times else f"{words}, its time measured", dataclasses.replace(
+            passes,
+            measured_step_s=times.step_s if times else self.step_s,
+            measured_extend_s=times.extend_s if times else self.extend_s or self.step_s,
+            step_host_s=0.0,
+        )
 
     def head_size(self, model: ModelShape) -> int | None:
         """Vocabulary that the draft model of a target proposes from; None where there is no model."""

@@ -165,13 +165,8 @@ def with_named_rig(points: "Points", asked: AskedRig | None) -> "Points":
     if asked is None or not asked.given:
         return points
     frame = points.frame
-    model = asked.model if asked.model and has_preset(asked.model) else ""
-    texts = {
-        "target_model": model,
-        "gpu": asked.gpu,
-        "interconnect": asked.interconnect,
-        "dtype": asked.dtype,
-    }
+    texts = {name: getattr(asked, name) for name in ("gpu", "interconnect", "dtype")}
+    texts["target_model"] = asked.model if asked.model and has_preset(asked.model) else ""
     filled = {
         name: frame[name].where(frame[name].astype(str) != "", text)
         for name, text in texts.items()
@@ -184,15 +179,8 @@ def with_named_rig(points: "Points", asked: AskedRig | None) -> "Points":
 
 
 _COLUMNS: Final = (
-    "target_model",
-    "gpu",
-    "num_gpus",
-    "tp_size",
-    "interconnect",
-    "dtype",
-    "algorithm",
-    "variant",
-    "source_id",
+    *("target_model", "gpu", "num_gpus", "tp_size", "interconnect", "dtype"),
+    *("algorithm", "variant", "source_id"),
 )
 
 _USUAL_KV: Final = "bf16"

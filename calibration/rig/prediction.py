@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.rig.pricing import Logs, Pricing, interval_sd
+from calibration.rig.pricing import Pricing, interval_sd
 from calibration.rig.scenario import (
     Scenario,
     doubts_of_all_reduce,
@@ -158,7 +158,7 @@ def draft_remarks(rig: ChangedRig, question: Question) -> tuple[str, ...]:
         f"the draft passes were not measured at {each}; their time is carried there"
         for each in times.outside(
             topk=scenario.topk,
-            num_draft_tokens=scenario.num_draft_tokens or scenario.depth + 1,
+            num_draft_tokens=scenario.rows,
             batch_size=scenario.batch_size,
             context_tokens=scenario.context_tokens,
         )
@@ -213,15 +213,16 @@ def _prediction(rig: ChangedRig, question: Question) -> Prediction:
     covariance, logs = price.covariance, price.logs
     form, share = rig.pricing.fit.form, logs.non_decode_share
     noise = 2.0 * form.noise**2 + (logs.speedup_slopes[0] * question.accept_length.log_sd) ** 2
-    drawn = _new(logs.speedup, np.array(logs.speedup_slopes), covariance, noise)
+    of_gain, of_output = np.array(logs.speedup_slopes), np.array(logs.output_slopes)
+    gain_sd = float(np.sqrt(of_gain @ covariance @ of_gain + noise))
+    output_sd = float(np.sqrt(of_output @ covariance @ of_output + noise / 2.0))
+    drawn = _new(logs.speedup, gain_sd)
     gain = possible_speedup(drawn, question.accept_length.estimate)
     rate = question.baseline_tokens_per_s
     if rate is None:
         part = {"per_user": 1.0 / scenario.batch_size, "per_gpu": 1.0 / scenario.tp_size}
         scale = part.get(rig.scope, 1.0)
-        output = _new(logs.output, np.array(logs.output_slopes), covariance, noise / 2.0).scaled(
-            scale * gain.median / drawn.median
-        )
+        output = _new(logs.output, output_sd).scaled(scale * gain.median / drawn.median)
         rate = float(np.exp(logs.output - logs.speedup)) * scale
     else:
         output = gain.scaled(rate)
@@ -240,7 +241,7 @@ def _prediction(rig: ChangedRig, question: Question) -> Prediction:
             median=1.0 / per_user.median, low=1.0 / per_user.high, high=1.0 / per_user.low
         ),
         baseline_tokens_per_s=rate,
-        probability_faster=_above_one(logs, covariance, noise),
+        probability_faster=float(student_t_cdf(logs.speedup / gain_sd, DEGREES_OF_FREEDOM)),
         non_decode_share=share,
         implied_round_cost=price.implied_round_cost,
         breakdown=tuple(
@@ -251,18 +252,11 @@ def _prediction(rig: ChangedRig, question: Question) -> Prediction:
     )
 
 
-def _new(log_value: float, slopes: Array, covariance: Array, noise: float) -> Estimate:
+def _new(log_value: float, sd: float) -> Estimate:
     """Estimate of a new measurement."""
-    half = interval_sd() * float(np.sqrt(slopes @ covariance @ slopes + noise))
+    half = interval_sd() * sd
     low, median, high = (float(np.exp(log_value + move)) for move in (-half, 0.0, half))
     return Estimate(median=median, low=low, high=high)
-
-
-def _above_one(logs: Logs, covariance: Array, noise: float) -> float:
-    """Probability that a new measurement is above the baseline."""
-    slopes = np.array(logs.speedup_slopes)
-    sd = float(np.sqrt(slopes @ covariance @ slopes + noise))
-    return float(student_t_cdf(logs.speedup / sd, DEGREES_OF_FREEDOM))
 
 
 def speedup_draws(
@@ -340,7 +334,7 @@ def rig_server_times(
     )
     most, limit = _most_running(rig, scenario, asked.max_running)
     batches = _batches(most)
-    loads = _loads(scenario, batches)
+    loads = scenario.loads(batches)
     logs, share = time_draws(rig, scenario, loads, accept_length.size - 1, rng)
     step_s, round_s = (
         np.exp(between_batches(batches, each, most)) for each in np.split(logs, 2, axis=1)
@@ -390,15 +384,3 @@ def _batches(most: int) -> Array:
     while found[-1] < most:
         found.append(min(max(found[-1] + 1.0, round(_NEAR * found[-1])), float(most)))
     return np.array(found)
-
-
-def _loads(scenario: Scenario, batches: Array) -> Loads:
-    """Base steps, then rounds."""
-    rounds = Loads.of(
-        num_steps=scenario.depth,
-        topk=scenario.topk,
-        num_draft_tokens=scenario.num_draft_tokens or scenario.depth + 1,
-        batch_size=batches,
-        context_tokens=scenario.context_tokens,
-    )
-    return rounds.base_steps().joined(rounds)

@@ -66,23 +66,8 @@ class ScenarioPrice:
         return float(np.exp(self.logs.round - self.logs.step))
 
 
-def prior_of(scenario: Scenario) -> PhysicalFit:
-    r"""Physical form of a rig of which nothing was measured.
-
-    .. math:: z \sim \mathcal N(0, \Sigma_0)
-
-    Its non-decode share is 0: times of decoding alone.
-    """
-    return PhysicalFit.from_prior({}, FACTORS, factor_sd(scenario.rig()))
-
-
 def differences(base: Scenario, scenario: Scenario) -> frozenset[str]:
-    r"""What differs between two rigs, by name.
-
-    .. math:: \{k : a_k \ne b_k\}
-
-    A link that is spelled in two ways is one link.
-    """
+    """What differs between two rigs, by name; loads and draft models do not count."""
     before, after = base.facts(), scenario.facts()
     return frozenset(key for key in OWN_FACTORS if before[key] != after[key])
 
@@ -92,13 +77,13 @@ class Pricing:
 
     def __init__(self, base: Scenario, fit: PhysicalFit | None = None) -> None:
         self.base = base
-        self.fit = prior_of(base) if fit is None else fit
+        self.fit = fit or PhysicalFit.from_prior({}, FACTORS, factor_sd(base.rig()))
 
     def priced(self, scenario: Scenario, loads: Loads | None = None) -> Priced:
         """The base step and the round of a scenario, or loads of its rig, at the fitted factors."""
         changes = differences(self.base, scenario)
         own = _own(changes)
-        found = priced(scenario.rig(), loads or _loads(scenario), self.fit.centre(own))
+        found = priced(scenario.rig(), loads or scenario.loads(), self.fit.centre(own))
         return replace(found, changes=changes, own=own)
 
     def price(self, scenario: Scenario, *, served: bool = False) -> ScenarioPrice:
@@ -150,10 +135,27 @@ class Pricing:
         return covariance, self._logs(mean, scenario)
 
     def _logs(self, mean: Array, scenario: Scenario) -> "Logs":
-        """What follows from ln step, ln round and the error of the share."""
-        fit = self.fit
-        share = float(np.clip(fit.non_decode_share + fit.non_decode_sd * mean[-1], 0.0, 0.99))
-        return Logs.of(mean, scenario, non_decode_share=share, non_decode_sd=fit.non_decode_sd)
+        """What follows from ln step, ln round and the error of the share.
+
+        1/S = f + (1 - f) R / tau; the output is S (1 - f) B / T1.
+        """
+        step, whole, error = mean.tolist()
+        sd = self.fit.non_decode_sd
+        share = float(np.clip(self.fit.non_decode_share + sd * error, 0.0, 0.99))
+        decode = 1.0 - share
+        rounds = decode * float(np.exp(whole - step)) / scenario.accept_length
+        weight = rounds / (share + rounds)
+        speedup = -float(np.log(share + rounds))
+        by_share = -sd * (1.0 - rounds / decode) / (share + rounds)
+        return Logs(
+            step=step,
+            round=whole,
+            speedup=speedup,
+            output=speedup + float(np.log(decode * scenario.batch_size)) - step,
+            speedup_slopes=(weight, -weight, by_share),
+            output_slopes=(weight - 1.0, -weight, by_share - sd / decode),
+            non_decode_share=share,
+        )
 
     def ratio(self, base: Scenario, scenario: Scenario) -> Estimate:
         """Speed-up of a scenario over that of another; what both share cancels."""
@@ -169,7 +171,7 @@ class Pricing:
         """Round costs of loads of the rig that was fitted, all in one pricing, whatever they need."""
         if not scenarios:
             return []
-        loads = Loads.concatenated([_loads(each) for each in scenarios])
+        loads = Loads.concatenated([each.loads() for each in scenarios])
         mean, covariance = self.fit.predict(priced(self.base.rig(), loads, self.fit.centre()))
         found = []
         for step in range(0, len(loads), 2):
@@ -177,11 +179,6 @@ class Pricing:
             log_cost = float(mean[step + 1] - mean[step])
             found.append(possible_round_cost(_estimate(log_cost, (-1.0, 1.0), pair), _UNSOUND_RIG))
         return found
-
-    def parts(self, scenario: Scenario) -> Mapping[str, float]:
-        """The round by cause, [s]; what the form misses is spread over all."""
-        _, logs = self.logs(scenario)
-        return self._split(scenario, scenario.depth, float(np.exp(logs.round)))
 
     def step_parts(self, scenario: Scenario) -> Mapping[str, float]:
         """The base step by cause, [s]; what the form misses is spread over all."""
@@ -199,7 +196,7 @@ class Pricing:
         parts = scenario.rig().round_parts(
             depth,
             topk=scenario.topk if depth else 1,
-            num_draft_tokens=(scenario.num_draft_tokens or depth + 1) if depth else 1,
+            num_draft_tokens=scenario.rows if depth else 1,
             batch_size=scenario.batch_size,
             context_tokens=scenario.context_tokens,
             multipliers=multipliers_of(self.fit.centre(own)[None, :]),
@@ -216,7 +213,10 @@ class Pricing:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """Logarithms of what follows from a step and a round, and their slopes."""
+    """Logarithms of what follows from a step and a round, and their slopes.
+
+    Slopes are by ln step, by ln round and by the error of the non-decode share in standard deviations.
+    """
 
     step: float
     round: float
@@ -226,48 +226,10 @@ class Logs:
     output_slopes: tuple[float, float, float]
     non_decode_share: float
 
-    @classmethod
-    def of(
-        cls,
-        mean: Array,
-        scenario: Scenario,
-        *,
-        non_decode_share: float,
-        non_decode_sd: float = 0.0,
-    ) -> "Logs":
-        """Logarithms from ln step and ln round: 1/S = f + (1 - f) R / tau, output S (1 - f) B / T1."""
-        step, whole = (float(value) for value in mean[:2])
-        decode = 1.0 - non_decode_share
-        rounds = decode * float(np.exp(whole - step)) / scenario.accept_length
-        weight = rounds / (non_decode_share + rounds)
-        speedup = -float(np.log(non_decode_share + rounds))
-        by_share = -non_decode_sd * (1.0 - rounds / decode) / (non_decode_share + rounds)
-        return cls(
-            step=step,
-            round=whole,
-            speedup=speedup,
-            output=speedup + float(np.log(decode * scenario.batch_size)) - step,
-            speedup_slopes=(weight, -weight, by_share),
-            output_slopes=(weight - 1.0, -weight, by_share - non_decode_sd / decode),
-            non_decode_share=non_decode_share,
-        )
-
 
 def _own(changes: frozenset[str]) -> frozenset[int]:
     """Positions of the factors that a rig with these changes does not share with its base."""
     return frozenset(FACTORS.index(name) for each in changes for name in OWN_FACTORS[each])
-
-
-def _loads(scenario: Scenario) -> Loads:
-    """The base step and the round of a scenario."""
-    rows = scenario.num_draft_tokens or scenario.depth + 1
-    return Loads.of(
-        num_steps=[0, scenario.depth],
-        topk=[1, scenario.topk],
-        num_draft_tokens=[1, rows],
-        batch_size=scenario.batch_size,
-        context_tokens=scenario.context_tokens,
-    )
 
 
 @cache

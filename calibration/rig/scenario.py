@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibration.rig.draft import DraftChoice
 from specmodel.architecture import ModelShape, stated_weights
@@ -16,18 +17,18 @@ from specmodel.cost.round_inputs import SCHEDULES, Engine, Schedule
 from specmodel.cost.round_terms import UNKNOWN_DEPTH_NUM_STEPS
 from specmodel.cost.typical_rates import STEP_HOST_S
 from specmodel.errors import FormatError, ParameterError, SpecModelError
+from specmodel.form_error import Loads
 from specmodel.hardware import gpu, gpus
 from specmodel.question import Configuration, longest_accept_length
 from specmodel.records import from_record, to_record
 from specmodel.rig import Rig
 from specmodel.rig.served_model import link_prior
 
+Array = NDArray[np.float64]
+
 
 def link_class(name: str) -> str:
-    """Class of the all-reduce prior of a link.
-
-    As `specmodel.rig.served_model`.
-    """
+    """Class of the all-reduce prior of a link."""
     return link_prior(name, 2).interconnect
 
 
@@ -136,21 +137,21 @@ def captured_to(limit: int) -> GraphCapture:
 class Scenario:
     """A model on its GPUs, a load, and an accept length that is held fixed."""
 
-    model: ModelShape
+    model: ModelShape  # as released
     gpu: str
     tp_size: int = 1
-    interconnect: str = ""
-    dtype: str = ""
-    curves: tuple[tuple[int, AllReduceCurve], ...] = ()
-    kernel: str = ""
+    interconnect: str = ""  # none for one GPU, and where it was measured
+    dtype: str = ""  # the release's where empty
+    curves: tuple[tuple[int, AllReduceCurve], ...] = ()  # by ranks; these go before the link
+    kernel: str = ""  # of `KERNELS`
     kv_bytes_per_value: float = 2.0
-    context_parallel: int = 1
+    context_parallel: int = 1  # ranks that share the tokens of a request
     draft: DraftChoice = field(default_factory=DraftChoice)
     schedule: Schedule = "sequential"
-    capture_limit: int | None = None
+    capture_limit: int | None = None  # rows that have CUDA graphs; None for all
     depth: int = 1
     topk: int = 1
-    num_draft_tokens: int | None = None
+    num_draft_tokens: int | None = None  # None for a chain
     batch_size: float = 1
     context_tokens: float = 0
     accept_length: float = 1.0
@@ -180,6 +181,22 @@ class Scenario:
             batch_size=self.batch_size,
             context_tokens=self.context_tokens,
         )
+
+    @property
+    def rows(self) -> int:
+        """Verified tokens of a request."""
+        return self.num_draft_tokens or self.depth + 1
+
+    def loads(self, batch_size: float | Array | None = None) -> Loads:
+        """Base steps, then rounds, of its batch or of several."""
+        rounds = Loads.of(
+            num_steps=self.depth,
+            topk=self.topk,
+            num_draft_tokens=self.rows,
+            batch_size=self.batch_size if batch_size is None else batch_size,
+            context_tokens=self.context_tokens,
+        )
+        return rounds.base_steps().joined(rounds)
 
     @property
     def longest(self) -> float:
@@ -247,7 +264,7 @@ def doubts_of_all_reduce(scenarios: Sequence[Scenario]) -> tuple[str, ...]:
     for one in scenarios:
         step_bytes = one.rig().forward_work().allreduce_bytes_per_token * one.batch_size
         steps.append(step_bytes)
-        rounds.append(step_bytes * (one.num_draft_tokens or one.depth + 1))
+        rounds.append(step_bytes * one.rows)
     outside = outside_doubt(curve, min(steps), max(rounds))
     doubts = (*curve_doubts(curve), *([outside] if outside else []))
     return tuple(f"measured all-reduce of {ranks} ranks: {doubt}" for doubt in doubts)

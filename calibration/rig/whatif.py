@@ -1,10 +1,9 @@
 """What if: changes of a rig, as --set names them, and what each does to the speed-up."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Final, final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -45,14 +44,21 @@ _ORDER: Final = {
 }
 _SAME_TIMES: Final = ("draft.step_ms", "draft.record")
 
+# What can be changed, and the keys that mean another one.
+KEYS: Final = (
+    *("interconnect", "allreduce", "tp_size", "num_gpus", "gpu", "model", "dtype", "kv_dtype"),
+    *("batch_size", "context_tokens", "depth", "num_steps", "topk", "num_draft_tokens"),
+    *("schedule", "capture_limit"),
+    *("draft.kind", "draft.vocab", "draft.tp_size", "draft.step_ms", "draft.record"),
+)
+SYNONYMS: Final = {"num_gpus": "tp_size", "num_steps": "depth"}
+
 LOAD_KEYS: Final = ("batch_size", "context_tokens", "depth", "topk", "num_draft_tokens")
 """Keys that change the load and not the rig."""
 
 
 def changed(base: Scenario, key: str, text: str) -> Scenario:
-    r"""Scenario with one value changed.
-
-    .. math:: s \mapsto s'
+    """Scenario with one value changed.
 
     Another link or card drops measured all-reduces; several GPUs without a link have `card_link`.
     """
@@ -60,9 +66,7 @@ def changed(base: Scenario, key: str, text: str) -> Scenario:
 
 
 def all_changed(base: Scenario, changes: list[tuple[str, str]]) -> Scenario:
-    r"""Scenario with several values changed, whatever their order.
-
-    .. math:: s \mapsto s'
+    """Scenario with several values changed, whatever their order.
 
     What brings defaults with it comes before what they are defaults of: the model, the card, the
     depth, the verified tokens, the number of GPUs.
@@ -85,7 +89,12 @@ def _changed(base: Scenario, key: str, text: str) -> Scenario:
         raise UnknownKeyError("key of --set", key[:40], list(KEYS))
     if not text.strip():
         raise ParameterError(key, "nothing", "a value")
-    return KEYS[key](base, text)
+    found = _settings(base, SYNONYMS.get(key, key), text)
+    if not found:
+        return base
+    draft = {path[6:]: value for path, value in found.items() if path.startswith("draft.")}
+    rig = {path: value for path, value in found.items() if not path.startswith("draft.")}
+    return replace(base, **rig, draft=replace(base.draft, **draft))
 
 
 def _possible(base: Scenario, scenario: Scenario) -> Scenario:
@@ -178,23 +187,68 @@ def _chosen(key: str, text: str, allowed: tuple[str, ...]) -> str:
     return word
 
 
-def _with_model(base: Scenario, text: str) -> Scenario:
-    """Another model, with its release's formats."""
-    model = named_model(text)
-    return base if model == base.model else replace(base, model=model, dtype="")
-
-
-def _with_interconnect(base: Scenario, text: str) -> Scenario:
-    """Another link, of which nothing was measured."""
-    same = link_class(text) == _class_or_none(base.interconnect)
-    return base if same else replace(base, interconnect=text, curves=(), kernel="")
-
-
-def _with_kernel(base: Scenario, text: str) -> Scenario:
-    """Another all-reduce on the same link."""
-    word = {"p2p": "engine", "custom": "engine"}.get(text.strip().lower(), text)
-    kernel = _chosen("allreduce", word, KERNELS[1:])
-    return base if kernel == _kernel(base) else replace(base, kernel=kernel, curves=())
+def _settings(base: Scenario, key: str, text: str) -> dict[str, Any]:
+    """What a key sets, by dotted path, with what has to go with it; nothing where it is so already."""
+    match key:
+        case "model":  # with its release's formats
+            model = named_model(text)
+            return {} if model == base.model else {"model": model, "dtype": ""}
+        case "gpu":  # on the same link, of which nothing was measured
+            card, _ = edition_of(text)
+            link = base.interconnect or (card_link(card) if base.tp_size > 1 else "")
+            same = card == gpu(base.gpu).name
+            return {} if same else {"gpu": card, "curves": (), "interconnect": link}
+        case "interconnect":
+            same = link_class(text) == _class_or_none(base.interconnect)
+            return {} if same else {"interconnect": text, "curves": (), "kernel": ""}
+        case "allreduce":
+            word = {"p2p": "engine", "custom": "engine"}.get(text.strip().lower(), text)
+            kernel = _chosen(key, word, KERNELS[1:])
+            return {} if kernel == _kernel(base) else {"kernel": kernel, "curves": ()}
+        case "tp_size":  # over the card's usual link where none is named
+            ranks = _count(key, text, MOST_RANKS)
+            linked = ranks == 1 or base.interconnect or ranks in dict(base.curves)
+            usual = {} if linked else {"interconnect": card_link(base.gpu)}
+            return {"tp_size": ranks, **usual}
+        case "dtype":
+            stated_weights(base.model, text)
+            return {"dtype": text}
+        case "kv_dtype":
+            return {"kv_bytes_per_value": KV_BYTES[_chosen(key, text, tuple(KV_BYTES))]}
+        case "schedule":
+            return {"schedule": _chosen(key, text, SCHEDULES)}
+        case "batch_size" | "context_tokens":
+            return {key: _number(key, text, *BOUNDS[key])}
+        case "capture_limit" | "num_draft_tokens":
+            return {key: _count(key, text, BOUNDS["num_draft_tokens"].most)}
+        case "depth":  # a chain verifies one token more than it drafts
+            rows = {"num_draft_tokens": None} if base.topk == 1 else {}
+            return {"depth": _count(key, text, BOUNDS["num_steps"].most), **rows}
+        case "topk":
+            topk = _count(key, text, BOUNDS["topk"].most)
+            rows = {"num_draft_tokens": None} if topk == 1 != base.topk else {}
+            return {"topk": topk, **rows}
+        case "draft.kind":
+            return {"draft.kind": text.strip().lower()}
+        case "draft.vocab":
+            size = _count(key, text, MOST_VOCABULARY)
+            measured = base.draft.times is not None or base.draft.step_s is not None
+            if measured and size != base.draft.head_size(base.model):
+                allowed = "of a draft model whose passes were not measured"
+                hint = "give the time with the other head as draft.step_ms"
+                raise ParameterError(key, size, allowed, hint)
+            return {"draft.vocab_size": size}
+        case "draft.tp_size":
+            ranks = _count(key, text, MOST_RANKS)
+            if ranks not in {1, base.tp_size}:
+                raise ParameterError(key, ranks, f"1 or tp_size ({base.tp_size})")
+            return {"draft.tp_size": 1 if ranks == 1 else None}
+        case "draft.record":  # measured on one GPU, so whole on each
+            times = read_measured_draft(Path(text).expanduser())
+            return {"draft.times": times, "draft.tp_size": 1}
+        case _:
+            step_s = _number(key, text, 1e-6, MOST_S / MILLI) * MILLI
+            return {"draft.step_s": step_s, "draft.times": None}
 
 
 def _kernel(base: Scenario) -> str:
@@ -202,149 +256,6 @@ def _kernel(base: Scenario) -> str:
     if base.tp_size == 1 or base.curve is not None or not base.interconnect:
         return base.kernel
     return link_prior(base.interconnect, base.tp_size, kernel=base.kernel).kernel
-
-
-def _with_tp_size(base: Scenario, text: str) -> Scenario:
-    """Another number of GPUs, over the card's usual link where none is named."""
-    scenario = replace(base, tp_size=_count("tp_size", text, MOST_RANKS))
-    if scenario.tp_size == 1 or scenario.interconnect or scenario.curve is not None:
-        return scenario
-    return replace(scenario, interconnect=card_link(base.gpu))
-
-
-def _with_gpu(base: Scenario, text: str) -> Scenario:
-    """Another card on the same link, of which nothing was measured."""
-    card, _ = edition_of(text)
-    if card == gpu(base.gpu).name:
-        return base
-    link = base.interconnect or (card_link(card) if base.tp_size > 1 else "")
-    return replace(base, gpu=card, curves=(), interconnect=link)
-
-
-def _with_dtype(base: Scenario, text: str) -> Scenario:
-    """Other stored weights."""
-    stated_weights(base.model, text)
-    return replace(base, dtype=text)
-
-
-def _with_kv_dtype(base: Scenario, text: str) -> Scenario:
-    """Another format of the cache."""
-    return replace(base, kv_bytes_per_value=KV_BYTES[_chosen("kv_dtype", text, tuple(KV_BYTES))])
-
-
-def _with_capture_limit(base: Scenario, text: str) -> Scenario:
-    """Graphs up to another number of rows; beyond it a pass is launched kernel by kernel."""
-    limit = _count("capture_limit", text, BOUNDS["num_draft_tokens"].most)
-    return replace(base, capture_limit=limit)
-
-
-def _with_schedule(base: Scenario, text: str) -> Scenario:
-    """Other things beside each other."""
-    word = _chosen("schedule", text, SCHEDULES)
-    return replace(base, schedule=next(each for each in SCHEDULES if each == word))
-
-
-def _with_depth(base: Scenario, text: str) -> Scenario:
-    """Another depth; a chain verifies one token more than it drafts."""
-    depth = _count("depth", text, BOUNDS["num_steps"].most)
-    return replace(
-        base, depth=depth, num_draft_tokens=None if base.topk == 1 else base.num_draft_tokens
-    )
-
-
-def _with_topk(base: Scenario, text: str) -> Scenario:
-    """Another branching; a chain verifies one token more than it drafts."""
-    topk = _count("topk", text, BOUNDS["topk"].most)
-    if topk == base.topk:
-        return base
-    return replace(base, topk=topk, num_draft_tokens=None if topk == 1 else base.num_draft_tokens)
-
-
-def _with_num_draft_tokens(base: Scenario, text: str) -> Scenario:
-    """Other verified rows."""
-    return replace(
-        base, num_draft_tokens=_count("num_draft_tokens", text, BOUNDS["num_draft_tokens"].most)
-    )
-
-
-def _with_batch_size(base: Scenario, text: str) -> Scenario:
-    """Other running requests."""
-    return replace(base, batch_size=_number("batch_size", text, *BOUNDS["batch_size"]))
-
-
-def _with_context_tokens(base: Scenario, text: str) -> Scenario:
-    """Another context."""
-    return replace(base, context_tokens=_number("context_tokens", text, *BOUNDS["context_tokens"]))
-
-
-def _with_draft_kind(base: Scenario, text: str) -> Scenario:
-    """A draft model that drafts in another way."""
-    return replace(base, draft=replace(base.draft, kind=text.strip().lower()))
-
-
-def _with_draft_vocab(base: Scenario, text: str) -> Scenario:
-    """A draft model with another head; its time is not known where passes were measured."""
-    size = _count("draft.vocab", text, MOST_VOCABULARY)
-    measured = base.draft.times is not None or base.draft.step_s is not None
-    if measured and size != base.draft.head_size(base.model):
-        raise ParameterError(
-            "draft.vocab",
-            size,
-            "of a draft model whose passes were not measured",
-            "give the time with the other head as draft.step_ms",
-        )
-    return replace(base, draft=replace(base.draft, vocab_size=size))
-
-
-def _with_draft_tp_size(base: Scenario, text: str) -> Scenario:
-    """A draft model on each GPU alone, or on all."""
-    size = _count("draft.tp_size", text, MOST_RANKS)
-    if size not in {1, base.tp_size}:
-        raise ParameterError("draft.tp_size", size, f"1 or tp_size ({base.tp_size})")
-    return replace(base, draft=replace(base.draft, tp_size=1 if size == 1 else None))
-
-
-def _with_draft_record(base: Scenario, text: str) -> Scenario:
-    """A draft model whose passes were measured, whole on each GPU."""
-    times = read_measured_draft(Path(text).expanduser())
-    return replace(base, draft=replace(base.draft, times=times, tp_size=1))
-
-
-def _with_draft_step_ms(base: Scenario, text: str) -> Scenario:
-    """A draft model with a known time of its passes."""
-    step_s = _number("draft.step_ms", text, 1e-6, MOST_S / MILLI) * MILLI
-    return replace(base, draft=replace(base.draft, step_s=step_s, times=None))
-
-
-KEYS: Final[Mapping[str, Callable[[Scenario, str], Scenario]]] = MappingProxyType(
-    {
-        "interconnect": _with_interconnect,
-        "allreduce": _with_kernel,
-        "tp_size": _with_tp_size,
-        "num_gpus": _with_tp_size,
-        "gpu": _with_gpu,
-        "model": _with_model,
-        "dtype": _with_dtype,
-        "kv_dtype": _with_kv_dtype,
-        "batch_size": _with_batch_size,
-        "context_tokens": _with_context_tokens,
-        "depth": _with_depth,
-        "num_steps": _with_depth,
-        "topk": _with_topk,
-        "num_draft_tokens": _with_num_draft_tokens,
-        "schedule": _with_schedule,
-        "capture_limit": _with_capture_limit,
-        "draft.kind": _with_draft_kind,
-        "draft.vocab": _with_draft_vocab,
-        "draft.tp_size": _with_draft_tp_size,
-        "draft.step_ms": _with_draft_step_ms,
-        "draft.record": _with_draft_record,
-    }
-)
-"""What can be changed, by its name."""
-
-SYNONYMS: Final[Mapping[str, str]] = MappingProxyType({"num_gpus": "tp_size", "num_steps": "depth"})
-"""Keys that mean another one."""
 
 
 _TOGETHER = "all together"

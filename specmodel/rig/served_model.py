@@ -1,6 +1,6 @@
 """A model on some GPUs: what a step and a round take before anything was measured there."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import Final, final
 
@@ -93,12 +93,7 @@ BLOCK: Final = 65_536
 
 
 def draw_columns(multipliers: StepMultipliers) -> StepMultipliers:
-    r"""Draws along a first axis, before the configurations.
-
-    .. math:: (d,) \mapsto (d, 1)
-
-    Numbers stay numbers.
-    """
+    """Draws along a first axis, before the configurations; numbers stay numbers."""
     values = {each.name: getattr(multipliers, each.name) for each in fields(multipliers)}
     if any(np.ndim(value) > 1 for value in values.values()):
         raise ParameterError("multipliers", "a table", "numbers or draws of shape (d,)")
@@ -110,33 +105,27 @@ def draw_columns(multipliers: StepMultipliers) -> StepMultipliers:
 def priced_in_blocks(
     shape: tuple[int, ...], priced: Callable[[slice], RoundParts], *, num_draws: int = 1
 ) -> RoundParts:
-    r"""Rounds of every configuration, a block at a time.
-
-    .. math:: T_r = (T_r^{(1)}, T_r^{(2)}, \ldots)
-
-    A block does not know of the others, so their size changes no number.
-    """
-    size = int(np.prod(shape))
+    """Rounds of every configuration, a block at a time; their size changes no number."""
+    size, length = int(np.prod(shape)), max(1, BLOCK // num_draws)
     if not size:
         raise ParameterError("num_steps", "no configuration", "at least one")
-    pieces = [priced(rows) for rows in _blocks(size, max(1, BLOCK // num_draws))]
+    blocks = [slice(first, min(first + length, size)) for first in range(0, size, length)]
+    pieces = [priced(rows) for rows in blocks]
 
-    def together(arrays: Iterator[Array]) -> Array:
+    def together(arrays: Iterable[Array]) -> Array:
         found = [np.atleast_1d(each) for each in arrays]
         lead = np.broadcast_shapes(*(each.shape[:-1] for each in found))
-        if len(found) == 1:
-            return np.broadcast_to(found[0], (*lead, size)).reshape((*lead, *shape))
-        joined = np.empty((*lead, size))
-        for rows, each in zip(_blocks(size, max(1, BLOCK // num_draws)), found, strict=True):
-            joined[..., rows] = each
+        whole = [
+            np.broadcast_to(each, (*lead, rows.stop - rows.start))
+            for rows, each in zip(blocks, found, strict=True)
+        ]
+        joined = whole[0] if len(whole) == 1 else np.concatenate(whole, axis=-1)
         return joined.reshape((*lead, *shape))
 
     def steps(parts: list[StepParts]) -> StepParts:
+        names = [each.name for each in fields(StepParts)]
         return StepParts(
-            **{
-                each.name: together(getattr(part, each.name) for part in parts)
-                for each in fields(StepParts)
-            }
+            **{name: together(getattr(part, name) for part in parts) for name in names}
         )
 
     return RoundParts(
@@ -144,12 +133,6 @@ def priced_in_blocks(
         verify=steps([each.verify for each in pieces]),
         host_s=together(each.host_s for each in pieces),
     )
-
-
-def _blocks(size: int, length: int) -> Iterator[slice]:
-    """Slices that cover a range."""
-    for first in range(0, size, length):
-        yield slice(first, min(first + length, size))
 
 
 CURVE_LOG_SD: Final = 0.1
@@ -251,12 +234,7 @@ class Rig:
         return typical_rates(card, wanted if wanted in card.dense_flop_per_s else "fp16")
 
     def forward_work(self, context_tokens: ArrayLike = 0.0) -> ForwardWork:
-        r"""What one forward pass of the target reads, computes and sends.
-
-        .. math:: W, W_e, \kappa(C), F, A
-
-        Bytes of the cache are a mean per token of this context, at least one token.
-        """
+        """What one forward pass of the target reads, computes and sends, per token of the context."""
         return shape_work(
             self.shape,
             self.tp_size,
@@ -272,12 +250,7 @@ class Rig:
         *,
         multipliers: StepMultipliers | None = None,
     ) -> StepParts:
-        """Time of a step without speculation, with the engine's host time.
-
-        .. math:: T_1(B, C)
-
-        `specmodel.cost.step_time.step_time` of `forward_work`.
-        """
+        """Time of a step without speculation, with the engine's host time."""
         parts = self.round_parts(
             0, batch_size=batch_size, context_tokens=context_tokens, multipliers=multipliers
         )
@@ -293,10 +266,7 @@ class Rig:
         *,
         multipliers: StepMultipliers | None = None,
     ) -> RoundParts:
-        """Time of a round and where it goes; at depth 0, of a step.
-
-        `specmodel.cost.physical_round.round_parts` of `forward_work` at each context.
-        """
+        """Time of a round and where it goes; at depth 0, of a step."""
         rows = np.asarray(num_steps) + 1 if num_draft_tokens is None else num_draft_tokens
         given = (num_steps, topk, rows, batch_size, context_tokens)
         flat = np.broadcast_arrays(*(np.asarray(each, dtype=np.float64) for each in given))

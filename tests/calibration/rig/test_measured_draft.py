@@ -32,7 +32,7 @@ def llama(**given: Any) -> Scenario:
 
 
 def draft_s(scenario: Scenario) -> float:
-    parts = Pricing(scenario).parts(scenario)
+    parts = Pricing(scenario).price(scenario).parts_s
     return sum(time_s for name, time_s in parts.items() if name.startswith("draft "))
 
 
