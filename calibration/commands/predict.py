@@ -299,7 +299,7 @@ def _predict_arrival(
 def _asked_accept_length(log: Path | None, asked: AskedAcceptLength) -> AskedAcceptLength | None:
     """The acceptance of the options, or of a log; None where neither is given."""
     if log is not None:
-        from calibration.training.asked_by_log import asked_by_log
+        from calibration.training.log_acceptance import asked_by_log
 
         return asked_by_log(log, asked)
     known = (asked.accept_length, asked.full_accuracy, asked.conditional_accuracy)

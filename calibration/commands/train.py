@@ -171,7 +171,7 @@ def command(
 
 def _transfer(pairs: tuple[tuple[float, float], ...]) -> "TransferFactor":
     """What pairs of logged and served accept lengths say of the transfer."""
-    from calibration.training.served_transfer import transfer_of_pairs
+    from calibration.training.serving import transfer_of_pairs
 
     try:
         return transfer_of_pairs(pairs)
@@ -211,7 +211,7 @@ def _logs(
     if watch_s is None:
         yield _read(paths, family, correct_alias=correct_alias, as_json=as_json)
         return
-    from calibration.training.watching import watched_logs
+    from calibration.training.following import watched_logs
 
     yield from watched_logs(paths, family=family, correct_alias=correct_alias, every_s=watch_s)
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from calibration.report.prediction_json import estimate_json
 from calibration.training.assessment import Assessment, DepthCourse
+from calibration.training.decision import CheckpointOutlook, Gain, Outlook, StepReachingTarget
 from calibration.training.log_summary import log_summary, refusal_summary
-from calibration.training.outlook import CheckpointOutlook, Gain, Outlook, StepReachingTarget
 from calibration.training.records import Kind
 from calibration.training.training_log import TrainingLogError
 

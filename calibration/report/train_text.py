@@ -10,8 +10,7 @@ from calibration.report.layout import (
     table,
 )
 from calibration.training.assessment import Assessment, DepthCourse
-from calibration.training.decision import TrainingDecision
-from calibration.training.outlook import Outlook
+from calibration.training.decision import Outlook, TrainingDecision
 from calibration.training.records import Split
 from specmodel.question import Estimate
 from specmodel.units import KILO

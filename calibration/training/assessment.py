@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 
 from calibration.training.accept_length_path import AcceptLengthPath, projected_path
 from calibration.training.curves import AccuracyCurves
-from calibration.training.decision import TARGET_SPEEDUP, TrainingDecision, decide
+from calibration.training.decision import NUM_DRAWS, TARGET_SPEEDUP, TrainingDecision, decide
 from calibration.training.log_acceptance import LogAcceptance, log_acceptance
-from calibration.training.log_curves import curves_of
-from calibration.training.outlook import NUM_DRAWS
-from calibration.training.projection import Projection, ProjectionRefused, project
+from calibration.training.projection import Projection, ProjectionRefused, curves_of, project
 from calibration.training.records import Kind, Split
-from calibration.training.served_as import ServedAs, served_as
+from calibration.training.serving import ServedAs, served_as
 from calibration.training.training_log import TrainingLog
 from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
 from specmodel.acceptance.consistency import Finding

@@ -2,6 +2,7 @@
 
 import codecs
 import os
+import time
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -10,8 +11,7 @@ from typing import Final
 
 from calibration.points.files import PathLike
 from calibration.training.line_readers import LineReaders
-from calibration.training.raw_merging import merged
-from calibration.training.records import RawLog
+from calibration.training.records import RawLog, merged
 from calibration.training.refusals import usable_log
 from calibration.training.training_log import TrainingLog, TrainingLogError
 from specmodel.errors import FormatError, ParameterError
@@ -138,3 +138,28 @@ class _GrowingFile:
             yield self._decoder.decode(piece).encode("utf-8", "replace")
         else:
             yield piece.removeprefix(codecs.BOM_UTF8) if self.place == len(piece) else piece
+
+
+# ---
+# A log that is watched while it grows: looked at from time to time until its run has ended.
+def watched_logs(
+    paths: Sequence[Path],
+    *,
+    family: str | None = None,
+    correct_alias: bool = False,
+    every_s: float = 30.0,
+    most_looks: int | None = None,
+) -> Iterator[TrainingLog]:
+    """Yield the log of a run each time that it has grown."""
+    follower = TrainingLogFollower(paths, family=family, correct_alias=correct_alias)
+    looks = 0
+    while True:
+        log = follower.poll()
+        looks += 1
+        if log is not None:
+            yield log
+            if log.total_steps and log.last_step and log.last_step >= log.total_steps:
+                return
+        if most_looks is not None and looks >= most_looks:
+            return
+        time.sleep(every_s)

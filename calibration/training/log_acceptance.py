@@ -3,25 +3,76 @@
 Section 7 of the reference of training logs.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Final, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.predict.accept_lengths import AskedAcceptLength
 from calibration.training.family_facts import Bonus, accept_length_with_bonus
 from calibration.training.offline_acceptance import (
     ROUTES,
     OfflineAcceptance,
     chained_accept_length,
     offline_acceptance,
+    within_depth,
 )
 from calibration.training.pooling import pooled
-from calibration.training.printed_acceptance import printed_acceptance
+from calibration.training.reading import read_training_log
 from calibration.training.records import Kind, Split
 from calibration.training.training_log import SplitSeries, TrainingLog
+from specmodel.acceptance import carry_accept_length
+from specmodel.errors import FormatError, ParameterError
+
+
+# ---
+# The accept length that a trainer prints, where it prints no accuracy by depth.
+def printed_acceptance(
+    accept_length: float | None,
+    num_steps: int | None = None,
+    *,
+    printed_depth: int | None = None,
+    rounding: float = 0.0,
+) -> OfflineAcceptance:
+    """Return the accept length that a trainer printed, where it prints no accuracy by depth."""
+    if accept_length is None:
+        return OfflineAcceptance(
+            accept_length=None,
+            kind=None,
+            num_steps=num_steps,
+            trained_depth=0,
+            codes=("mean-only", "bonus-unknown"),
+        )
+    most = math.inf if printed_depth is None else printed_depth + 1.0
+    if not 1.0 <= accept_length <= most:
+        raise ParameterError(
+            "accept length",
+            f"{accept_length:g}",
+            f"between 1 and {most:g}",
+            "every round emits the target's own token; if the trainer leaves it out, add 1",
+        )
+    spread = rounding / math.sqrt(3.0)
+    if printed_depth is None or num_steps in {None, printed_depth}:
+        known = within_depth(accept_length, accept_length, accept_length, sd=spread, most=most)
+        unknown = () if printed_depth is not None else ("printed-depth-unknown",)
+    else:
+        carried = carry_accept_length(accept_length, printed_depth, [num_steps])
+        median, low, high = (float(one[0]) for one in (carried.value, carried.low, carried.high))
+        known = within_depth(median, low, high, sd=spread, most=float(num_steps or 0) + 1.0)
+        unknown = ("beyond-trained-depth",) if (num_steps or 0) > printed_depth else ()
+    return OfflineAcceptance(
+        accept_length=known,
+        kind=None,
+        num_steps=num_steps if printed_depth is not None and num_steps else printed_depth,
+        trained_depth=0,
+        codes=("mean-only", *unknown),
+    )
+
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -208,3 +259,27 @@ def _by_depth(values: Mapping[Kind, Array]) -> dict[Kind, tuple[float, ...]]:
         if depths:
             found[kind] = tuple(means[:depths].tolist())
     return found
+
+
+# ---
+# The acceptance of a training log as `specmodel predict` asks for it.
+def asked_by_log(path: Path, asked: AskedAcceptLength) -> AskedAcceptLength:
+    """Return the question with the acceptance that a log last shows."""
+    log = read_training_log(path)
+    found = log_acceptance(log)
+    source, printed = found.source, found.printed
+    if source is not None and "depth0-only" not in log.codes:
+        joint = source.accuracies.get(Kind.JOINT)
+        if joint is not None:
+            return asked._replace(full_accuracy=joint)
+        for kind in (Kind.CONDITIONAL, Kind.MARGINAL, Kind.OVERLAP):
+            if kind in source.accuracies:
+                return asked._replace(conditional_accuracy=source.accuracies[kind])
+    if printed is not None and printed.accept_length is not None:
+        return asked._replace(accept_length=printed.accept_length)
+    raise FormatError(
+        path,
+        f"this log implies no accept length ({', '.join(sorted(log.codes)) or 'no accuracy'}); log an "
+        "accuracy for each depth",
+        code="no-accept-length",
+    )

@@ -17,8 +17,7 @@ from calibration.training.pooling import (
     pooled,
     tail_rows,
 )
-from calibration.training.record_columns import Rows
-from calibration.training.records import Array, Kind, Split
+from calibration.training.records import Array, Kind, Rows, Split
 from calibration.training.training_log import (
     ReportedLengths,
     SplitSeries,

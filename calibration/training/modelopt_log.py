@@ -8,18 +8,20 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from calibration.training.dict_records import (
+from calibration.training.lines import (
+    NUMBER,
     Numbers,
     by_depth,
     dictionaries,
     finest,
+    half_unit,
     has_open_dictionary,
+    is_cut,
     list_numbers,
     number,
     numbers_of,
+    printed_number,
 )
-from calibration.training.number_text import NUMBER, half_unit, printed_number
-from calibration.training.progress_bars import is_cut
 from calibration.training.records import PRINTED_NAN, Kind, RawLog, Split, TrainingRecord
 
 FAMILY: Final = "modelopt"

@@ -9,8 +9,7 @@ from typing import Final
 import numpy as np
 
 from calibration.training.offline_acceptance import ROUTES, chained_accept_length
-from calibration.training.record_columns import Rows
-from calibration.training.records import Array, Kind
+from calibration.training.records import Array, Kind, Rows
 from calibration.training.training_log import SplitSeries
 
 # Records that a series needs before its last tenth is pooled.

@@ -6,21 +6,70 @@ training_logs.md sections 2 and 3.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from calibration.points.files import PathLike, files_of
 from calibration.readers.log_file import LogFile
+from calibration.readers.text import read_head
 from calibration.training.family_facts import FAMILIES
 from calibration.training.line_readers import LineReaders
-from calibration.training.raw_merging import merged
-from calibration.training.records import RawLog, RecordTable
+from calibration.training.records import RawLog, RecordTable, merged
 from calibration.training.refusals import usable_log
-from calibration.training.source_kinds import MAX_JSON_BYTES, SourceKind, source_kind
 from calibration.training.speculators_files import SpeculatorsFiles
 from calibration.training.training_log import TrainingLog
 from specmodel.errors import ParameterError
+from specmodel.units import MEBI
+
+# ---
+# What a file is by its content: console output, JSON, a table, or nothing that a training log is in.
+# Largest JSON file that is read as a whole, [bytes]; metrics of a checkpoint have hundreds.
+MAX_JSON_BYTES: Final = 32 * MEBI
+
+_HEAD_BYTES: Final = 8192
+_GZIP_SUFFIX: Final = ".gz"
+_TABLE_SUFFIXES: Final = (".csv", ".tsv")
+_JSON_SUFFIXES: Final = (".json",)
+_LOG_SUFFIXES: Final = ("", ".log", ".txt", ".out", ".err", ".jsonl", ".ndjson", ".console")
+_MOST_NULS: Final = 0.05  # share of them in what is text, broken or not; UTF-16 is decoded before
+
+
+class SourceKind(StrEnum):
+    """How a file is read."""
+
+    LINES = "lines"
+    JSON = "json"
+    TABLE = "table"
+    NOTHING = "nothing"
+
+
+def source_kind(path: Path, *, named: bool) -> SourceKind:
+    """Return how a file is to be read."""
+    suffix = path.with_suffix("").suffix if path.suffix == _GZIP_SUFFIX else path.suffix
+    suffix = suffix.lower()
+    numbered = suffix.removeprefix(".").isdigit()  # a log that was rotated
+    known = suffix in (*_TABLE_SUFFIXES, *_JSON_SUFFIXES, *_LOG_SUFFIXES)
+    if not named and not (known or numbered):
+        return SourceKind.NOTHING
+    head = read_head(path, _HEAD_BYTES)
+    if not named and head.count("\0") > _MOST_NULS * len(head):
+        return SourceKind.NOTHING
+    text = head.lstrip()
+    if suffix in _TABLE_SUFFIXES or _is_header(text.split("\n", 1)[0]):
+        return SourceKind.TABLE
+    may_be_json = text.startswith("{") or (text.startswith("[") and suffix in _JSON_SUFFIXES)
+    if may_be_json and path.stat().st_size <= MAX_JSON_BYTES:
+        return SourceKind.JSON
+    return SourceKind.LINES
+
+
+def _is_header(line: str) -> bool:
+    """Return whether a line is the header of a table of metrics."""
+    separated = "," in line or "\t" in line or ";" in line
+    return separated and "acc" in line and not any(mark in line for mark in "={}")
+
 
 _RANK_IN_NAME: Final = re.compile(r"(?i)rank[_-]?(\d{1,6})")
 
@@ -54,19 +103,6 @@ def read_training_log(
         family=family,
         correct_alias=correct_alias,
     )
-
-
-def read_raw(
-    paths: PathLike | Sequence[PathLike],
-    *,
-    family: str | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> RawLog:
-    """Return all records that some files hold, before anything is decided about them."""
-    raw = _read_files(paths, progress, family).raw
-    if family is not None:
-        raw.tables = {name: tables for name, tables in raw.tables.items() if name == family}
-    return raw
 
 
 def _read_files(

@@ -212,3 +212,247 @@ class RawLog:
             family: sum(len(table) for table in tables.values())
             for family, tables in self.tables.items()
         }
+
+
+# ---
+# The records of one split as columns that rows can be taken from.
+Rows = NDArray[np.intp]
+
+_PLACES: Final = ("line", "stream", "format")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """Records by column, as `RecordTable` names them; the order of rows is that of the file."""
+
+    values: Mapping[str, Array]  # all of one length
+    labels: tuple[str, ...]  # what the numbers of the columns ``stream`` and ``format`` mean
+
+    @classmethod
+    def of_table(cls, table: RecordTable) -> "RecordColumns":
+        """Return the columns of a table, which must not grow as long as they are used."""
+        values = {name: table.view(name) for name in table.columns}
+        return cls(values=values, labels=tuple(table.labels))
+
+    def __len__(self) -> int:
+        return len(self.values["line"]) if self.values else 0
+
+    def column(self, name: str) -> Array:
+        """Return a column; all nan where there is none."""
+        known = self.values.get(name)
+        return np.full(len(self), np.nan) if known is None else known
+
+    def take(self, rows: Rows | NDArray[np.bool_]) -> "RecordColumns":
+        """Return some rows."""
+        if len(rows) == len(self):
+            every = rows.all() if rows.dtype == np.bool_ else (rows == np.arange(len(rows))).all()
+            if every:
+                return self
+        taken = {name: column[rows] for name, column in self.values.items()}
+        return RecordColumns(values=taken, labels=self.labels)
+
+    def with_column(self, name: str, values: Array) -> "RecordColumns":
+        """Return the records with a column, new or other than before."""
+        return RecordColumns(values=dict(self.values) | {name: values}, labels=self.labels)
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Names of the columns that hold metrics: accuracies, losses, accept lengths."""
+        known = (*_PLACES, "step", "epoch", "learning_rate")
+        return tuple(name for name in self.values if name not in known)
+
+    @property
+    def accuracies(self) -> tuple[str, ...]:
+        """Names of the columns that hold accuracies, of a depth or their mean."""
+        kinds = ("joint_", "conditional_", "marginal_", "overlap_", "mean_marginal")
+        return tuple(name for name in self.values if name.startswith(kinds))
+
+    def label_texts(self, name: str) -> NDArray[np.object_]:
+        """Return the label of each row in the column ``stream`` or ``format``."""
+        texts = np.array([*self.labels, ""], dtype=object)
+        numbers = self.column(name)
+        return texts[np.where(np.isfinite(numbers), numbers, -1).astype(np.intp)]
+
+    def labels_in(self, name: str) -> frozenset[str]:
+        """Return the labels that occur in the column ``stream`` or ``format``."""
+        numbers = np.unique(self.column(name))
+        return frozenset(self.labels[int(number)] for number in numbers if np.isfinite(number))
+
+    def stacked(self, kind: str) -> Array:
+        """Return an accuracy (or ``loss``) by depth, shape (records, depths)."""
+        depth = 0
+        while f"{kind}_{depth}" in self.values:
+            depth += 1
+        if not depth:
+            return np.empty((len(self), 0))
+        return np.stack([self.values[f"{kind}_{number}"] for number in range(depth)], axis=1)
+
+    def finite(self) -> NDArray[np.bool_]:
+        """Return which records print no nan or infinity in an accuracy or a loss."""
+        finite = np.ones(len(self), dtype=bool)
+        for name in self.measured:
+            if not name.startswith("reported:"):
+                finite &= self.values[name] != PRINTED_NAN
+        return finite
+
+
+# ---
+# Records of equal columns, gathered and added to a table together: a log has millions of them.
+# Most records that are kept back.
+MOST_ROWS: Final = 512
+
+_PLACE = ("line", "stream", "format")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What is equal in the records of one layout."""
+
+    format: str  # id of the layout, ``F4``
+    split: Split  # which data the records are about
+    # names of the columns of `RecordTable` that the values are for, beside those of place
+    columns: tuple[str, ...]
+    hints: frozenset[str] = frozenset()  # what tells the version apart
+
+
+@dataclass(slots=True)
+class UniformRows:
+    """The records of one family on their way into its tables."""
+
+    raw: RawLog  # where they go
+    family: str  # id of the family
+    _gathered: dict[Split, "_Gathered"] = field(init=False, default_factory=dict)
+
+    def add(
+        self,
+        layout: Layout,
+        line: int,
+        stream: str,
+        values: Sequence[float],
+        *,
+        rounding: float | None = None,
+        total_steps: int | None = None,
+    ) -> None:
+        """Add a record."""
+        table = self.raw.table(self.family, layout.split)
+        gathered = self._gathered.get(layout.split)
+        if gathered is None:
+            gathered = self._gathered[layout.split] = _Gathered()
+        number = gathered.number(layout)
+        table.hints |= layout.hints
+        place = (float(line), float(table.label(stream)), float(table.label(layout.format)))
+        gathered.rows.append((*place, *values))
+        gathered.numbers.append(number)
+        if total_steps is not None:
+            table.total_steps = max(total_steps, table.total_steps or 0)
+        if rounding is not None:
+            table.rounding = rounding
+        if len(gathered.rows) >= MOST_ROWS:
+            self._flush(layout.split)
+
+    def extend(
+        self,
+        layout: Layout,
+        columns: dict[str, Sequence[float] | Array],
+        streams: Sequence[str],
+        *,
+        rounding: float | None = None,
+    ) -> None:
+        """Add some records of one layout, in their turn."""
+        self._flush(layout.split)
+        table = self.raw.table(self.family, layout.split)
+        numbers = {stream: float(table.label(stream)) for stream in dict.fromkeys(streams)}
+        columns["stream"] = [numbers[stream] for stream in streams]
+        columns["format"] = np.full(len(streams), float(table.label(layout.format)))
+        table.hints |= layout.hints
+        if rounding is not None:
+            table.rounding = rounding
+        table.extend(columns, len(streams))
+
+    def add_record(self, record: TrainingRecord) -> None:
+        """Add a record of its own layout, in its turn."""
+        self._flush(record.split)
+        self.raw.add(self.family, record)
+
+    def flush(self) -> None:
+        """Give everything to the tables."""
+        for split in tuple(self._gathered):
+            self._flush(split)
+
+    def _flush(self, split: Split) -> None:
+        """Give what is gathered of a split to its table."""
+        gathered = self._gathered.pop(split, None)
+        if gathered is not None:
+            table = self.raw.table(self.family, split)
+            table.extend(gathered.columns(), len(gathered.rows))
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """The records of one split that wait, in their order, with the number of the layout of each."""
+
+    layouts: list[Layout] = field(init=False, default_factory=list)
+    rows: list[tuple[float, ...]] = field(init=False, default_factory=list)
+    numbers: list[int] = field(init=False, default_factory=list)
+
+    def number(self, layout: Layout) -> int:
+        """Return the number of a layout, new where it is."""
+        for number, known in enumerate(self.layouts):
+            if known is layout:
+                return number
+        if layout not in self.layouts:
+            self.layouts.append(layout)
+        return self.layouts.index(layout)
+
+    def columns(self) -> dict[str, Sequence[float] | Array]:
+        """Return all rows by column."""
+        if len(self.layouts) == 1:
+            names = (*_PLACE, *self.layouts[0].columns)
+            return dict(zip(names, zip(*self.rows, strict=True), strict=True))
+        columns: dict[str, Sequence[float] | Array] = {}
+        numbers = np.array(self.numbers)
+        for number, layout in enumerate(self.layouts):
+            places = np.flatnonzero(numbers == number)
+            values = np.array([self.rows[place] for place in places])
+            for index, name in enumerate((*_PLACE, *layout.columns)):
+                column = columns.setdefault(name, np.full(len(self.rows), MISSING))
+                column[places] = values[:, index]  # type: ignore[index]
+        return columns
+
+
+# ---
+# The records of several files as those of one log.
+def merged(raws: Sequence[RawLog], first_lines: Sequence[int]) -> RawLog:
+    """Return the records of several files together, in the order of the files."""
+    if len(raws) == 1:
+        return raws[0]
+    together = RawLog()
+    for raw, first_line in zip(raws, first_lines, strict=True):
+        for family, tables in raw.tables.items():
+            for split, table in tables.items():
+                _add(table, together.table(family, split), first_line - 1)
+        for code, lines in raw.warnings.items():
+            for line in lines:
+                together.warn(code, line + first_line - 1)
+        together.num_without_metrics += raw.num_without_metrics
+        together.loss_only |= raw.loss_only
+        together.companion |= raw.companion
+        together.runs |= raw.runs
+    return together
+
+
+def _add(table: RecordTable, target: RecordTable, lines_before: int) -> None:
+    """Add all records of a table to another one."""
+    numbers = np.array([target.label(label) for label in table.labels], dtype=np.float64)
+    columns = {name: table.column(name) for name in table.columns}
+    for name in ("stream", "format"):
+        if name in columns:
+            columns[name] = numbers[columns[name].astype(np.intp)]
+    if "line" in columns:
+        columns["line"] += lines_before
+    target.extend(columns, len(table))
+    target.first_position = table.first_position
+    target.rounding = table.rounding
+    target.hints |= table.hints
+    if table.total_steps is not None:
+        target.total_steps = max(table.total_steps, target.total_steps or 0)

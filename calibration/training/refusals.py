@@ -1,17 +1,187 @@
 """Which family a log is of, and why a log may not be used: the refusals of training_logs.md section 6.2."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from calibration.training.checks import corrected, first_out_of_range
-from calibration.training.clean_log import clean_log
-from calibration.training.epoch_blocks import name_open_family
-from calibration.training.raw_merging import merged
-from calibration.training.records import RawLog
-from calibration.training.tracker_runs import said_runs, separate_runs
-from calibration.training.training_log import TrainingLog, TrainingLogError
+from calibration.training.checks import checked, corrected, first_out_of_range
+from calibration.training.family_facts import MEAN_MARGINAL, accept_length_bonus, family_facts
+from calibration.training.normalise import Normalised, normalised
+from calibration.training.position_blocks import name_open_family
+from calibration.training.records import (
+    PRINTED_NAN,
+    Array,
+    Kind,
+    RawLog,
+    RecordColumns,
+    RecordTable,
+    Split,
+    merged,
+)
+from calibration.training.trackers import said_runs, separate_runs
+from calibration.training.training_log import (
+    LogWarning,
+    ReportedLengths,
+    SplitSeries,
+    TrainingLog,
+    TrainingLogError,
+)
+
+# ---
+# The records of one family to one clean log: normalised, described, checked.
+_MOST_LINES = 100  # that a warning keeps
+
+
+def clean_log(
+    raw: RawLog, family: str, *, paths: Sequence[Path] = (), first_lines: Sequence[int] = ()
+) -> TrainingLog:
+    """Return the log of one family; whether it may be used is decided elsewhere."""
+    tables = raw.tables[family]
+    with np.errstate(all="ignore"):  # impossible values are refused later
+        found = normalised(tables)
+        kinds = {str(kind) for columns in found.splits.values() for kind in _kinds(columns)}
+        facts = family_facts(
+            family,
+            formats=found.formats,
+            hints=frozenset[str]().union(*(table.hints for table in tables.values())),
+            kinds=kinds,
+        )
+        series = {
+            split: _series(split, columns, tables[split].rounding, family, facts.versions)
+            for split, columns in found.splits.items()
+        }
+        depths = max((one.depths for one in series.values()), default=0)
+        first, last, number = _steps(found)
+        log = TrainingLog(
+            paths=tuple(paths),
+            first_lines=tuple(first_lines),
+            framework=facts.framework,
+            family=family,
+            versions=facts.versions,
+            feeding=facts.feeding,
+            oov=facts.oov,
+            aggregation=facts.aggregation,
+            formats=tuple(sorted(found.formats)),
+            kinds=dict(facts.kinds),
+            depths=depths,
+            first_position=_first_position(tables) if depths else None,
+            unique_steps=number,
+            first_step=first,
+            last_step=last,
+            step_source=found.step_source,
+            epochs=_epochs(found),
+            total_steps=_total_steps(tables),
+            series=series,
+            warnings=_warnings(raw.warnings | found.codes),
+        )
+        return checked(log)
+
+
+def _series(
+    split: Split, columns: RecordColumns, rounding: float, family: str, versions: str
+) -> SplitSeries:
+    """Return the records of a split with nan in place of what is not finite."""
+    finite = columns.finite()
+    accuracies = {
+        kind: _plain_stack(columns, kind) for kind in Kind if f"{kind}_0" in columns.values
+    }
+    marginal = accuracies.get(Kind.MARGINAL)
+    reported = {}
+    for name in columns.values:
+        if name.startswith("reported:"):
+            key = name.removeprefix("reported:")
+            values = np.where(finite, _plain(columns.values[name]), np.nan)
+            reported[key] = _reported(key, values, marginal, family, versions)
+    return SplitSeries(
+        split=split,
+        line=columns.column("line"),
+        step=columns.column("step"),
+        epoch=_plain(columns.column("epoch")),
+        learning_rate=_plain(columns.column("learning_rate")),
+        total_loss=_plain(columns.column("total_loss")),
+        mean_marginal=_plain(columns.column("mean_marginal")),
+        losses=_plain_stack(columns, "loss"),
+        accuracies=accuracies,
+        reported=reported,
+        finite=finite,
+        rounding=rounding,
+    )
+
+
+def _reported(
+    key: str, values: Array, marginal: Array | None, family: str, versions: str
+) -> ReportedLengths:
+    """Return printed accept lengths with the convention that their last value shows."""
+    rows = np.flatnonzero(np.isfinite(values))
+    chain = None
+    if marginal is not None and len(rows):
+        products = np.cumprod(marginal[rows[-1]])
+        if np.isfinite(products).any():
+            chain = float(np.nansum(products))
+    value = float(values[rows[-1]]) if len(rows) else 0.0
+    bonus = accept_length_bonus(family, key, versions=versions, value=value, chain=chain)
+    return ReportedLengths(values=values, bonus=bonus)
+
+
+def _plain(values: Array) -> Array:
+    """Return values with nan where nan or infinity was printed."""
+    return np.where(values == PRINTED_NAN, np.nan, values)
+
+
+def _plain_stack(columns: RecordColumns, kind: str) -> Array:
+    """Return an accuracy (or ``loss``) by depth, as `_plain` does; it is large, so in its place."""
+    values = columns.stacked(kind)
+    for depth in values.T:
+        depth[depth == PRINTED_NAN] = np.nan
+    return values
+
+
+def _kinds(columns: RecordColumns) -> list[str]:
+    """Return what accuracies there are."""
+    found = [str(kind) for kind in Kind if f"{kind}_0" in columns.values]
+    if np.isfinite(columns.column("mean_marginal")).any():
+        found.append(MEAN_MARGINAL)
+    return found
+
+
+def _steps(found: Normalised) -> tuple[int | None, int | None, int | None]:
+    """Return first and last step that carries a train record, and how many do."""
+    columns = [found.splits[s] for s in (Split.TRAIN, Split.UNKNOWN) if s in found.splits]
+    steps = np.unique(np.concatenate([np.empty(0), *(one.column("step") for one in columns)]))
+    steps = steps[np.isfinite(steps)]
+    if not len(steps):
+        return None, None, None
+    if found.step_source == "counted":
+        return None, None, len(steps)
+    return int(steps[0]), int(steps[-1]), len(steps)
+
+
+def _epochs(found: Normalised) -> tuple[float, ...]:
+    """Return the distinct epochs as printed."""
+    columns = [np.empty(0), *(one.column("epoch") for one in found.splits.values())]
+    epochs = np.unique(np.concatenate(columns))
+    return tuple(float(epoch) for epoch in epochs[np.isfinite(epochs)])
+
+
+def _first_position(tables: Mapping[Split, RecordTable]) -> int:
+    """Return the index that is printed for the first depth."""
+    return next((table.first_position for table in tables.values() if len(table)), 0)
+
+
+def _total_steps(tables: Mapping[Split, RecordTable]) -> int | None:
+    """Return the trainer's own total of steps."""
+    totals = [table.total_steps for table in tables.values() if table.total_steps]
+    return max(totals, default=None)
+
+
+def _warnings(codes: Mapping[str, Sequence[int]]) -> tuple[LogWarning, ...]:
+    """Return what was found as warnings."""
+    return tuple(
+        LogWarning(code=code, lines=tuple(sorted(set(lines))[:_MOST_LINES]))
+        for code, lines in sorted(codes.items())
+    )
+
 
 _KNOWN = (
     "speculators, SpecForge, EAGLE and HASS, TorchSpec, ModelOpt, NeMo Automodel, DeepSpec and "

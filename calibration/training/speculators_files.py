@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from calibration.training.number_text import printed_number
+from calibration.training.lines import printed_number
 from calibration.training.records import MISSING, Array, RawLog, Split
-from calibration.training.speculators_console import finest_rounding
 from calibration.training.speculators_keys import BLOCK_FAMILY, key_plans
-from calibration.training.tracker_exports import TrackerExports
+from calibration.training.speculators_log import finest_rounding
+from calibration.training.trackers import TrackerExports
 
 # Name of the file with the metrics of a checkpoint.
 METRICS_FILE: Final = "val_metrics.json"

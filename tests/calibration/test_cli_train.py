@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from calibration.points.packaged import EXAMPLES
-from calibration.training.watching import watched_logs
+from calibration.training.following import watched_logs
 from tests.calibration.conftest import RunCommand
 
 LOGS = Path(__file__).parents[1] / "fixtures" / "training"

@@ -1,14 +1,17 @@
 """Feeds a text to the readers of all trainers but speculators, as the reader of files does."""
 
-from calibration.training.automodel_log import AutomodelLines
-from calibration.training.deepspec_log import DeepSpecLines
-from calibration.training.eagle_log import Eagle1Lines, Eagle3Lines
-from calibration.training.hf_trainer_log import HfTrainerLines
+from calibration.training.lines import physical_lines
 from calibration.training.modelopt_log import ModelOptLines
-from calibration.training.physical_lines import physical_lines
 from calibration.training.records import RawLog, RecordTable, Split
+from calibration.training.small_trainers import (
+    AutomodelLines,
+    DeepSpecLines,
+    Eagle1Lines,
+    Eagle3Lines,
+    HfTrainerLines,
+    TorchSpecLines,
+)
 from calibration.training.specforge_log import SpecForgeLines
-from calibration.training.torchspec_log import TorchSpecLines
 
 READERS = (
     SpecForgeLines,

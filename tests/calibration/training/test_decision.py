@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from calibration.training.accept_length_path import AcceptLengthPath
-from calibration.training.decision import TrainingDecision, decide
+from calibration.training.decision import TrainingDecision, VerdictCode, decide
 from calibration.training.offline_acceptance import offline_acceptance
 from calibration.training.records import Kind
-from calibration.training.served_as import served_as
-from calibration.training.verdict import VerdictCode
+from calibration.training.serving import served_as
 from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
 from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError

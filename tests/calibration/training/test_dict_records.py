@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibration.training.dict_records import (
+from calibration.training.lines import (
     MOST_DEPTHS,
     Numbers,
     by_depth,

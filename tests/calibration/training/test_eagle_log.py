@@ -1,6 +1,6 @@
 import pytest
 
-from calibration.training.epoch_blocks import name_open_family
+from calibration.training.position_blocks import name_open_family
 from calibration.training.records import PRINTED_NAN, Split
 from tests.calibration.training.fed_lines import fed, marginals, values
 

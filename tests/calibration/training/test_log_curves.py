@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from calibration.training.log_curves import curves_of
+from calibration.training.projection import curves_of
 from calibration.training.reading import read_training_log
 from tests.calibration.training.log_texts import train_line, val_line
 

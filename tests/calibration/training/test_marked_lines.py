@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from calibration.training.line_readers import LineReaders
-from calibration.training.marked_lines import line_groups
+from calibration.training.line_readers import LineReaders, line_groups
 from calibration.training.records import RawLog
 from tests.calibration.training.test_speculators_blocks import as_text, blocks_of, generated
 from tests.extent import extent

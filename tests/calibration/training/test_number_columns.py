@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from calibration.training.number_columns import PrintedNumbers
+from calibration.training.lines import PrintedNumbers
 
 FORMS = ("{:.3f}", "{:.2e}", "{!r}", "{:.0f}", "{:.15f}", "{:.12f}")
 

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from calibration.training.number_columns import PrintedNumbers
-from calibration.training.number_text import half_unit, printed_number
+from calibration.training.lines import PrintedNumbers, half_unit, printed_number
 from calibration.training.records import PRINTED_NAN
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from calibration.training.physical_lines import (
+from calibration.training.lines import (
     CutText,
     physical_lines,
     split_prefix,

@@ -1,4 +1,4 @@
-from calibration.training.physical_lines import CutText
+from calibration.training.lines import CutText
 from calibration.training.position_blocks import ACCURACY, LOSS, Block, OpenBlocks, position_lines
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from calibration.training.printed_acceptance import printed_acceptance
+from calibration.training.log_acceptance import printed_acceptance
 from specmodel.acceptance import carry_accept_length
 from specmodel.errors import ParameterError
 

@@ -1,6 +1,6 @@
 import pytest
 
-from calibration.training.progress_bars import LatestBars, bar_states
+from calibration.training.lines import LatestBars, bar_states
 
 
 def test_a_bar_of_unknown_total_has_its_counter() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from calibration.training.log_curves import curves_of
-from calibration.training.reading import read_raw, read_training_log
+from calibration.training.projection import curves_of
+from calibration.training.reading import _read_files, read_training_log
 from calibration.training.records import Split
 from calibration.training.training_log import TrainingLogError
 from specmodel.errors import FormatError, ParameterError
@@ -111,8 +111,12 @@ def test_a_missing_file_an_empty_folder_and_a_wrong_name_are_said(tmp_path: Path
 def test_a_family_leaves_out_the_records_of_others(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     path.write_text(LINES + "step 5: {'acc_0': 0.6, 'loss': 2.0}\n")
-    assert read_raw(path).num_records == {"speculators-eagle3": 5, "specforge": 1}
-    assert read_raw(path, family="specforge").num_records == {"specforge": 1}
+    assert _read_files(path, None, None).raw.num_records == {
+        "speculators-eagle3": 5,
+        "specforge": 1,
+    }
+    log = read_training_log(path, family="specforge")
+    assert (log.family, sum(map(len, log.series.values()))) == ("specforge", 1)
 
 
 def test_progress_adds_up_to_the_size_of_the_files(tmp_path: Path) -> None:

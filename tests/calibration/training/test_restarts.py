@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from calibration.training.records import Array
-from calibration.training.restarts import (
+from calibration.training.normalise import (
     Verdict,
     settled_epochs,
     settled_first,
     settled_rates,
     settled_steps,
 )
+from calibration.training.records import Array
 
 
 def steps(*values: float) -> Array:

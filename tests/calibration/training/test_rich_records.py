@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from calibration.training.physical_lines import physical_lines
-from calibration.training.rich_records import PAIR, JoinedRecord, RichRecords
+from calibration.training.lines import physical_lines
+from calibration.training.speculators_log import PAIR, JoinedRecord, RichRecords
 
 PAIRS = (
     "train/loss_0=2.022, train/full_acc_0=0.574, train/cond_acc_0=0.574, train/loss_1=2.593, "

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from calibration.training.served_as import served_as
+from calibration.training.serving import served_as
 from specmodel.ask import AskedConfiguration, UsageError
 from specmodel.calibration import Calibration
 

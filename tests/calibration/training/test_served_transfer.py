@@ -3,7 +3,7 @@ import math
 import pytest
 
 from calibration.training.records import Kind
-from calibration.training.served_transfer import ServedPoint, updated_transfer
+from calibration.training.serving import ServedPoint, updated_transfer
 from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
 from specmodel.errors import ParameterError
 

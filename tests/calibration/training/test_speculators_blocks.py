@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibration.training.physical_lines import physical_lines
+from calibration.training.lines import physical_lines
 from calibration.training.records import RawLog, Split
-from calibration.training.speculators_blocks import SpeculatorsBlocks
-from calibration.training.speculators_console import SpeculatorsLines
+from calibration.training.speculators_log import SpeculatorsBlocks, SpeculatorsLines
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "training"
 INDENT = " " * 20

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from calibration.training.physical_lines import physical_lines
+from calibration.training.lines import physical_lines
 from calibration.training.records import PRINTED_NAN, RawLog, Split
-from calibration.training.speculators_console import SpeculatorsLines
+from calibration.training.speculators_log import SpeculatorsLines
 
 EAGLE3 = "speculators-eagle3"
 BLOCK = "speculators-block"

@@ -5,11 +5,9 @@ import random
 import pytest
 
 from calibration.training.line_readers import LineReaders
-from calibration.training.physical_lines import physical_lines
-from calibration.training.records import RawLog, Split
-from calibration.training.specforge_dicts import StepDictionaries
-from calibration.training.step_blocks import StepBlocks
-from calibration.training.uniform_rows import UniformRows
+from calibration.training.lines import physical_lines
+from calibration.training.records import RawLog, Split, UniformRows
+from calibration.training.specforge_log import StepBlocks, StepDictionaries
 from tests.calibration.training.test_marked_lines import mutated, quickly, slowly
 from tests.calibration.training.test_speculators_blocks import as_text
 from tests.extent import extent

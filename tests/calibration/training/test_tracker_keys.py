@@ -7,7 +7,7 @@ import pytest
 from calibration.training.family_facts import OPEN_FAMILY, Bonus, OutOfVocabulary
 from calibration.training.reading import read_training_log
 from calibration.training.records import Kind, Split
-from calibration.training.tracker_keys import tracker_plans
+from calibration.training.trackers import tracker_plans
 from calibration.training.training_log import TrainingLog, TrainingLogError
 
 

@@ -1,7 +1,14 @@
 import pytest
 
-from calibration.training.records import Kind, RawLog, Split, TrainingRecord
-from calibration.training.uniform_rows import MOST_ROWS, Layout, UniformRows
+from calibration.training.records import (
+    MOST_ROWS,
+    Kind,
+    Layout,
+    RawLog,
+    Split,
+    TrainingRecord,
+    UniformRows,
+)
 
 LINES = Layout(format="F4", split=Split.TRAIN, columns=("step", "marginal_0"), hints=frozenset("r"))
 BARS = Layout(format="F3", split=Split.TRAIN, columns=("step", "mean_marginal"))

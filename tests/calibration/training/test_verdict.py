@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from calibration.training.verdict import Facts, VerdictCode, verdict
+from calibration.training.decision import Facts, VerdictCode, verdict
 
 FACTS = Facts(
     target=1.3,

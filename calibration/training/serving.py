@@ -1,20 +1,73 @@
-"""From offline to served accept lengths: what a user's own served points add to the prior.
-
-The prior and the pairs behind it: `specmodel.acceptance.transfer`, `calibration.training.paired_runs`.
-"""
+"""How a drafter in training will be served: its depth, and the factor from its log to a server."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import numpy as np
 
 from calibration.training.offline_acceptance import chained_accept_length
 from calibration.training.records import Kind
 from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
+from specmodel.ask import (
+    AskedConfiguration,
+    UsageError,
+    calibrated_depth,
+    check_verified_tokens,
+    configurations,
+    workload_of,
+)
+from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
+from specmodel.question import Configuration
 
+
+# ---
+# How a drafter in training will be served: as given, as calibrated, or as deep as it was trained.
+class ServedAs(NamedTuple):
+    """How the drafter will be served; `num_steps` is the depth, also where the points state none."""
+
+    configuration: Configuration
+    num_steps: int
+    workload: str | None = None
+    baseline_tokens_per_s: float | None = None
+
+
+def served_as(
+    calibration: Calibration,
+    asked: AskedConfiguration | None = None,
+    *,
+    trained_depth: int | None = None,
+    workload: str | None = None,
+    baseline_tokens_per_s: float | None = None,
+) -> ServedAs:
+    """Return how a drafter will be served: as given, else as calibrated, else as deep as trained."""
+    given = asked or AskedConfiguration()
+    calibrated = calibrated_depth(calibration)
+    if given.num_steps is None and calibrated is not None:
+        given = given._replace(num_steps=(calibrated,))
+    found = configurations(calibration, given, list_depth=trained_depth)
+    if len(found) > 1:
+        raise UsageError("one --depth", "a decision is made for one served depth")
+    check_verified_tokens(calibration, given, found)
+    depth = found[0].num_steps or trained_depth
+    if depth is None:
+        raise UsageError("--depth", "neither the log nor the calibration states a depth")
+    return ServedAs(
+        configuration=found[0],
+        num_steps=int(depth),
+        workload=workload_of(
+            calibration, found[0], workload=workload, baseline_tokens_per_s=baseline_tokens_per_s
+        ),
+        baseline_tokens_per_s=baseline_tokens_per_s,
+    )
+
+
+# ---
+# From offline to served accept lengths: what a user's own served points add to the prior.
+#
+# The prior and the pairs behind it: `specmodel.acceptance.transfer`.
 # Relative difference of the first position's rates up to which log and server agree there. A
 # judgement: run-to-run noise of equal runs is half of it.
 SAME_RATE: Final = 0.15

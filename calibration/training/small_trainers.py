@@ -1,0 +1,487 @@
+"""Logs of trainers with a line or a table a record: Automodel, DeepSpec, EAGLE, HF Trainer, TorchSpec."""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+from calibration.training.family_facts import OPEN_FAMILY
+from calibration.training.lines import (
+    NUMBER,
+    BarState,
+    CutText,
+    EpochBar,
+    EpochBars,
+    LatestBars,
+    Numbers,
+    bar_states,
+    by_depth,
+    dictionaries,
+    finest,
+    half_unit,
+    has_open_dictionary,
+    is_cut,
+    number,
+    numbers_of,
+    printed_number,
+)
+from calibration.training.position_blocks import Block, EpochBlocks, OpenBlocks, position_lines
+from calibration.training.records import Kind, Layout, RawLog, Split, TrainingRecord, UniformRows
+from specmodel.units import PERCENT
+
+# ---
+# NeMo Automodel on the console: a line a record, and bars that show the same (N1).
+AUTOMODEL: Final = "automodel"
+
+_BAR = re.compile(r"\bepoch (\d{1,9})$", re.ASCII | re.IGNORECASE)
+_PAIR = re.compile(rf"(?<![\w./-])(\w{{1,40}})=({NUMBER})(?![\w.+/])", re.ASCII | re.IGNORECASE)
+_MARK = re.compile(r"\b(train|val)_(?:acc|loss)=", re.ASCII | re.IGNORECASE)
+_LENGTHS = ("tau_sim", "tau_real")
+
+
+class AutomodelLines:
+    """Reads the records of NeMo Automodel; those of bars have the format ``N1-bar``."""
+
+    def __init__(self, raw: RawLog) -> None:
+        self._raw = raw
+        self._rows = UniformRows(raw, AUTOMODEL)
+        self._bars = EpochBars(raw, _BAR, self._add_bar)
+
+    def feed(self, line: int, stream: str, text: str) -> bool:
+        """Take a line if it is one of Automodel."""
+        taken = False
+        if "_acc=" in text or "_loss=" in text:
+            taken = self._take_line(line, stream, text)
+        if "epoch " in text and "acc=" in text:
+            taken = self._bars.take(line, stream, text) or taken
+        return taken
+
+    def finish(self) -> None:
+        """End the last bar."""
+        self._bars.end(is_last=True)
+        self._rows.flush()
+
+    def _take_line(self, line: int, stream: str, text: str) -> bool:
+        """Take a record line."""
+        mark = _MARK.search(text)
+        if mark is None:
+            return False
+        place = mark[1] + "_"
+        pairs: dict[str, float] = {}
+        end = 0
+        for found in _PAIR.finditer(text):
+            value = printed_number(found[2])
+            if value is not None:
+                pairs[found[1]] = value
+                end = found.end()
+        if "epoch" not in pairs and "step" not in pairs:
+            return False
+        rest = text[end:].strip()
+        if is_cut(text, end) or (isinstance(text, CutText) and rest and rest[0] != "("):
+            self._raw.warn("truncated-record", line)
+            return True
+        return self._add(line, stream, place, pairs)
+
+    def _add(self, line: int, stream: str, place: str, pairs: dict[str, float]) -> bool:
+        """Add the record of a line."""
+        names = {
+            "step": "step",
+            "epoch": "epoch",
+            place + "acc": "mean_marginal",
+            place + "loss": "total_loss",
+            "lr": "learning_rate",
+        } | {place + key: f"reported:{key}" for key in _LENGTHS}
+        known = {name: pairs[key] for key, name in names.items() if key in pairs}
+        if "mean_marginal" not in known and not any(n.startswith("reported:") for n in known):
+            self._raw.num_without_metrics += 1
+            self._raw.loss_only.add(AUTOMODEL)
+            return True
+        self._bars.end()
+        split = Split.TRAIN if place == "train_" else Split.VAL
+        layout = Layout(format="N1", split=split, columns=tuple(known))
+        self._rows.add(layout, line, stream, tuple(known.values()))
+        return True
+
+    def _add_bar(self, bar: EpochBar) -> None:
+        """Add the last state of a counter."""
+        keys = {
+            "acc": "mean_marginal",
+            "loss": "total_loss",
+            "lr": "learning_rate",
+            "tau": "reported:tau_sim",
+        }
+        numbers = {key: printed_number(bar.state.pairs.get(key, "")) for key in keys}
+        known = {keys[key]: value for key, value in numbers.items() if value is not None}
+        if "mean_marginal" not in known:
+            return
+        layout = Layout(format="N1-bar", split=Split.TRAIN, columns=("step", "epoch", *known))
+        values = (float(bar.state.counter), bar.epoch, *known.values())
+        self._rows.add(layout, bar.line, bar.stream, values, total_steps=bar.state.total)
+
+
+# ---
+# DeepSpec on the console: losses and nothing else, ``epoch=1 step=10/1000 loss=4.9`` (D1).
+DEEPSPEC: Final = "deepspec"
+
+_LINE = re.compile(
+    r"\bepoch=(\d{1,9})\s{1,4}step=(\d{1,12})/(\d{1,12})\s{1,4}"
+    rf"loss=({NUMBER})(?![\w.])",
+    re.ASCII | re.IGNORECASE,
+)
+_LAYOUT = Layout(format="D1", split=Split.TRAIN, columns=("epoch", "step", "total_loss"))
+
+
+class DeepSpecLines:
+    """Reads the losses of DeepSpec."""
+
+    def __init__(self, raw: RawLog) -> None:
+        self._raw = raw
+        self._rows = UniformRows(raw, DEEPSPEC)
+
+    def feed(self, line: int, stream: str, text: str) -> bool:
+        """Take a line if it is one of DeepSpec."""
+        if "step=" not in text or "loss=" not in text:
+            return False
+        taken = False
+        for found in _LINE.finditer(text):
+            taken = True
+            loss = printed_number(found[4])
+            if loss is None or is_cut(text, found.end()):
+                self._raw.warn("truncated-record", line)
+                continue
+            values = (float(found[1]), float(found[2]), loss)
+            self._rows.add(_LAYOUT, line, stream, values, total_steps=int(found[3]))
+            self._raw.num_without_metrics += 1
+            self._raw.loss_only.add(DEEPSPEC)
+        return taken
+
+    def finish(self) -> None:
+        """Give the last records."""
+        self._rows.flush()
+
+
+# ---
+# The EAGLE repository: blocks of an epoch (EAGLE-3), and two lines of an epoch (EAGLE-1, HASS).
+EAGLE3: Final = "eagle3"
+EAGLE1: Final = "eagle1"
+
+_MOST_STREAMS = 10_000
+_HEADER = re.compile(
+    r"\b(?:(?P<word>Train|Test|Eval) )?Epoch \[(?P<epoch>\d{1,9})/\d{1,9}\](?!,\s{1,4}position)"
+    rf"(?:,?\s{{1,4}}Loss:\s{{0,4}}(?P<loss>{NUMBER}))?",
+    re.ASCII | re.IGNORECASE,
+)
+_ACCURACY = re.compile(
+    rf"\b(?P<word>Train|Test) Accuracy:\s{{0,4}}(?:(?P<value>{NUMBER})%)?", re.ASCII | re.IGNORECASE
+)
+
+
+class Eagle3Lines:
+    """Reads what traineagle3 prints at the end of an epoch (E1)."""
+
+    def __init__(self, raw: RawLog) -> None:
+        self._raw = raw
+        self._epochs = EpochBlocks(
+            raw=raw, family=EAGLE3, format="E1", evaluation_word="Test", takes_open=True
+        )
+        self._blocks = OpenBlocks(self._epochs.take, self._drop)
+
+    def feed(self, line: int, stream: str, text: str) -> bool:
+        """Take a line if it is one of a block."""
+        taken = False
+        for found in position_lines(text):
+            if not found.key[0].endswith("Step"):
+                self._blocks.put(line, stream, found)
+                taken = True
+        return taken
+
+    def finish(self) -> None:
+        """End the last blocks."""
+        self._blocks.close()
+        self._epochs.takes_open = "specforge" not in self._raw.tables
+        if self._epochs.finish():
+            self._raw.table(EAGLE3, Split.TRAIN).hints.add(OPEN_FAMILY)
+
+    def _drop(self, block: Block) -> None:
+        """Say that a block is not complete; SpecForge says it of its own."""
+        if block.key[0] != "Eval":
+            self._raw.warn("truncated-record", block.line)
+
+
+class Eagle1Lines:
+    """Reads the accuracies of an epoch that EAGLE-1, EAGLE-2 and HASS print (E2), in percent."""
+
+    def __init__(self, raw: RawLog) -> None:
+        self._raw = raw
+        self._epochs: dict[str, float] = {}  # by stream
+        self._losses: dict[tuple[str, Split], float | None] = {}
+
+    def feed(self, line: int, stream: str, text: str) -> bool:
+        """Take a line if it is one of an epoch."""
+        if "poch [" not in text and "ccuracy:" not in text:
+            return False
+        taken = False
+        for found in _HEADER.finditer(text):
+            self._take_header(stream, text, found)
+            taken = True
+        for found in _ACCURACY.finditer(text):
+            self._take_accuracy(line, stream, found)
+            taken = True
+        return taken
+
+    def finish(self) -> None:
+        """Forget what accuracies would have been of."""
+        self._epochs.clear()
+        self._losses.clear()
+
+    def _take_header(self, stream: str, text: str, found: re.Match[str]) -> None:
+        """Keep epoch and loss for the accuracy that follows."""
+        if len(self._losses) > _MOST_STREAMS:
+            self._losses.clear()
+            self._epochs.clear()
+        self._epochs[stream] = float(found["epoch"])
+        loss = None
+        if found["loss"] and not is_cut(text, found.end()):
+            loss = printed_number(found["loss"])
+        is_train = (found["word"] or "Train").lower() == "train"
+        self._losses[stream, Split.TRAIN if is_train else Split.VAL] = loss
+
+    def _take_accuracy(self, line: int, stream: str, found: re.Match[str]) -> None:
+        """Add the record of an accuracy; a number without its percent sign is cut."""
+        value = printed_number(found["value"]) if found["value"] else None
+        if value is None:
+            self._raw.warn("truncated-record", line)
+            return
+        split = Split.TRAIN if found["word"].lower() == "train" else Split.VAL
+        self._raw.add(
+            EAGLE1,
+            TrainingRecord(
+                format="E2",
+                split=split,
+                line=line,
+                stream=stream,
+                accuracies={Kind.MARGINAL: (value * PERCENT,)},
+                total_loss=self._losses.pop((stream, split), None),
+                epoch=self._epochs.get(stream),
+                rounding=(half_unit(found["value"]) or 0.0) * PERCENT,
+            ),
+        )
+
+
+# ---
+# Scripts on HF Trainer that print dictionaries: the heads of Medusa, the accuracy of BaldEagle (H1).
+HF_TRAINER: Final = "hf-trainer"
+
+_KEY = re.compile(
+    r"['\"](?:eval_|eval/|train/)?(?:medusa_?\d{1,3}_top\d|top_\d{1,2}_acc)", re.ASCII
+)
+_LOSSES = re.compile(r"['\"]loss['\"]\s{0,4}:")
+_RATE = re.compile(r"['\"]learning_rate['\"]\s{0,4}:")
+_ROUNDING = 0.0005  # where nothing says it
+_PLACES = ("", "eval_", "eval/", "train/")
+
+
+class HfTrainerLines:
+    """Reads the records of Medusa and BaldEagle."""
+
+    def __init__(self, raw: RawLog) -> None:
+        self._raw = raw
+
+    def feed(self, line: int, stream: str, text: str) -> bool:
+        """Take a line if it has a dictionary of HF Trainer."""
+        known = "medusa" in text or "top_" in text or "learning_rate" in text
+        if "{" not in text or not (known or isinstance(text, CutText)):
+            return False
+        taken = False
+        for _, body in dictionaries(text):
+            record = None
+            if _KEY.search(body):
+                record = _record(line, stream, numbers_of(body))
+            if record is not None:
+                self._raw.add(HF_TRAINER, record)
+                taken = True
+            elif _LOSSES.search(body) and _RATE.search(body):
+                self._raw.num_without_metrics += 1
+                self._raw.loss_only.add(HF_TRAINER)
+        is_last = isinstance(text, CutText) and HF_TRAINER in self._raw.tables
+        if (is_last or _KEY.search(text)) and has_open_dictionary(text):
+            self._raw.warn("truncated-record", line)
+            taken = True
+        return taken
+
+    def finish(self) -> None:
+        """Do nothing: each record is complete with its dictionary."""
+
+
+def _record(line: int, stream: str, numbers: Numbers) -> TrainingRecord | None:
+    """Return the record of a dictionary; None where it has no first choice."""
+    for place in _PLACES:
+        heads = by_depth(numbers, place + "medusa{}_top1") or by_depth(
+            numbers, place + "medusa_{}_top1"
+        )
+        first = number(numbers, place + "top_1_acc")
+        if heads or first is not None:
+            break
+    else:
+        return None
+    accuracies = heads or (() if first is None else (first,))
+    is_evaluation = place.startswith("eval")
+    return TrainingRecord(
+        format="H1",
+        split=Split.VAL if is_evaluation else Split.TRAIN,
+        line=line,
+        stream=stream,
+        accuracies={Kind.MARGINAL: accuracies},
+        losses=by_depth(numbers, place + "medusa{}_loss"),
+        total_loss=number(numbers, place + "loss"),
+        learning_rate=number(numbers, "learning_rate"),
+        epoch=number(numbers, "epoch"),
+        hints=frozenset() if heads else frozenset({"top_k_acc"}),
+        rounding=finest(accuracies) or _ROUNDING,
+    )
+
+
+# ---
+# TorchSpec on the console: a bar in training, and a line from each of two loggers in evaluation (T1).
+TORCHSPEC: Final = "torchspec"
+
+_TORCHSPEC_LENGTHS = ("acc_len", "sim_acc_len", "simulated_acc_len")
+_LONGEST_PREFIX = 200
+_EPOCH = re.compile(r"(\d{1,9})(?:/\d{1,9})?", re.ASCII | re.IGNORECASE)
+_EVALUATION = re.compile(
+    rf"(?:\b[Ss]tep (?P<step>\d{{1,12}})[ :,-]{{1,3}})?\beval: "
+    rf"(?P<pairs>\w{{1,40}}=(?:{NUMBER})(?:, ?\w{{1,40}}=(?:{NUMBER})){{0,40}})",
+    re.ASCII | re.IGNORECASE,
+)
+_TORCHSPEC_PAIR = re.compile(rf"(\w{{1,40}})=({NUMBER})", re.ASCII | re.IGNORECASE)
+_RANK = re.compile(r"\bRANK:(\d{1,6})\]", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """A state of the training bar."""
+
+    line: int
+    stream: str
+    state: BarState
+
+
+class TorchSpecLines:
+    """Reads the records of TorchSpec."""
+
+    def __init__(self, raw: RawLog) -> None:
+        self._raw = raw
+        self._rows = UniformRows(raw, TORCHSPEC)
+        self._bars: LatestBars[_Bar] = LatestBars()
+        self._evaluation: TrainingRecord | None = None
+        self._is_twice = False
+
+    def feed(self, line: int, stream: str, text: str) -> bool:
+        """Take a line if it is one of TorchSpec."""
+        taken = False
+        is_last = isinstance(text, CutText) and TORCHSPEC in self._raw.tables
+        if "acc_len=" not in text and not is_last:
+            return False
+        if "eval: " in text:
+            taken = self._take_evaluations(line, stream, text)
+        for state in bar_states(text):
+            is_cut_short = not state.is_closed and state.description.endswith("Training")
+            if "acc_len" not in state.pairs and not is_cut_short:
+                continue
+            taken = True
+            before = self._bars.replace(stream, state.counter, _Bar(line, stream, state))
+            if before is not None:
+                self._add_bar(before)
+        return taken
+
+    def finish(self) -> None:
+        """End the last bar and the last evaluation."""
+        for bar in self._bars.take_all():
+            if bar.state.is_closed:
+                self._add_bar(bar)
+            else:
+                self._raw.warn("truncated-record", bar.line)
+        self._rows.flush()
+        self._end_evaluation()
+
+    def _add_bar(self, bar: _Bar) -> None:
+        """Add the last state of a counter."""
+        pairs = bar.state.pairs
+        epoch = _EPOCH.match(pairs.get("epoch", ""))
+        values = {
+            "step": float(bar.state.counter),
+            "epoch": float(epoch[1]) if epoch else None,
+            "total_loss": printed_number(pairs.get("loss", "")),
+            "mean_marginal": printed_number(pairs.get("acc", "")),
+            "reported:acc_len": printed_number(pairs.get("acc_len", "")),
+        }
+        known = {name: value for name, value in values.items() if value is not None}
+        if "mean_marginal" not in known and "reported:acc_len" not in known:
+            return
+        layout = Layout(format="T1", split=Split.TRAIN, columns=tuple(known))
+        self._rows.add(
+            layout, bar.line, bar.stream, tuple(known.values()), total_steps=bar.state.total
+        )
+
+    def _take_evaluations(self, line: int, stream: str, text: str) -> bool:
+        """Take the evaluations of a line."""
+        taken = False
+        for found in _EVALUATION.finditer(text):
+            pairs = {
+                key: printed_number(value) for key, value in _TORCHSPEC_PAIR.findall(found["pairs"])
+            }
+            lengths = {key: value for key, value in pairs.items() if key in _TORCHSPEC_LENGTHS}
+            accuracy = pairs.get("acc")
+            goes_on = isinstance(text, CutText) and text.startswith(",", found.end())
+            if goes_on or is_cut(text, found.end()):
+                self._raw.warn("truncated-record", line)
+                taken = True
+                continue
+            if accuracy is None and not lengths:
+                continue
+            taken = True
+            rank = _RANK.search(text, max(0, found.start() - _LONGEST_PREFIX), found.start())
+            self._take_evaluation(
+                TrainingRecord(
+                    format="T1",
+                    split=Split.VAL,
+                    line=line,
+                    stream=stream or (f"RANK:{rank[1]}" if rank else ""),
+                    total_loss=pairs.get("loss"),
+                    mean_marginal=accuracy,
+                    step=int(found["step"]) if found["step"] else None,
+                    reported={key: value for key, value in lengths.items() if value is not None},
+                )
+            )
+        return taken
+
+    def _take_evaluation(self, record: TrainingRecord) -> None:
+        """Keep an evaluation until it is known whether it is printed twice."""
+        before = self._evaluation
+        if before is None or not _same_result(before, record):
+            self._end_evaluation()
+            self._evaluation = record
+        elif not self._is_twice and (before.step is None) != (record.step is None):
+            named = before if before.step is not None else record
+            self._evaluation = replace(named, line=before.line)
+            self._is_twice = True
+        else:  # a copy of another process, or the same result at another step
+            self._end_evaluation()
+            step = before.step if record.step is None else record.step
+            self._evaluation = replace(record, step=step)
+
+    def _end_evaluation(self) -> None:
+        """Add the evaluation that is kept."""
+        if self._evaluation is not None:
+            self._raw.add(TORCHSPEC, self._evaluation)
+        self._evaluation = None
+        self._is_twice = False
+
+
+def _same_result(one: TrainingRecord, other: TrainingRecord) -> bool:
+    """Return whether two records print the same numbers."""
+    return (
+        one.total_loss == other.total_loss
+        and one.mean_marginal == other.mean_marginal
+        and one.reported == other.reported
+        and (one.step is None or other.step is None or one.step == other.step)
+    )
