@@ -8,7 +8,6 @@ from specmodel.version import __version__ as __version__
 if TYPE_CHECKING:
     from specmodel.acceptance import ConditionalAccuracy as ConditionalAccuracy
     from specmodel.acceptance import FullAccuracy as FullAccuracy
-    from specmodel.acceptance import MarginalAccuracy as MarginalAccuracy
     from specmodel.baselines import Baseline as Baseline
     from specmodel.baselines import Baselines as Baselines
     from specmodel.calibration import Calibration as Calibration
@@ -41,7 +40,6 @@ _HOME = {
     "ConditionalAccuracy": "acceptance",
     "Configuration": "question",
     "FullAccuracy": "acceptance",
-    "MarginalAccuracy": "acceptance",
     "Prediction": "prediction",
     "Prior": "prior",
     "Question": "question",
@@ -69,7 +67,6 @@ __all__ = [
     "ConditionalAccuracy",
     "Configuration",
     "FullAccuracy",
-    "MarginalAccuracy",
     "Prediction",
     "Prior",
     "Question",

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.plots.point_groups import notation, varying
-from specmodel.acceptance.feasibility import ROUNDING_SLACK
+from specmodel.acceptance.feasible import ROUNDING_SLACK
 from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
 from specmodel.prediction import Prediction, predict

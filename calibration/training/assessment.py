@@ -17,7 +17,7 @@ from calibration.training.records import Kind, Split
 from calibration.training.serving import ServedAs, served_as
 from calibration.training.training_log import TrainingLog
 from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
-from specmodel.acceptance.consistency import Finding
+from specmodel.acceptance.feasible import Finding
 from specmodel.ask import AskedConfiguration, UsageError
 from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError

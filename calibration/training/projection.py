@@ -13,7 +13,7 @@ from calibration.training.offline_acceptance import chained_accept_length
 from calibration.training.records import Kind, Split
 from calibration.training.schedule import Decay, Schedule, read_schedule
 from calibration.training.training_log import SplitSeries, TrainingLog
-from specmodel.acceptance.consistency import Finding
+from specmodel.acceptance.feasible import Finding
 from specmodel.errors import ParameterError, SpecModelError
 
 Array = NDArray[np.float64]

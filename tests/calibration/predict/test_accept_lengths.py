@@ -150,10 +150,13 @@ def test_training_values_are_transferred_and_kept_as_logged() -> None:
     assert found.as_logged is not None
     assert found.as_logged[0].estimate.median == pytest.approx(2.749)
     (served,) = found.values
-    low, high = TRANSFER_PRIOR.interval(2.749, 5)
-    assert served.estimate.median == pytest.approx(float(TRANSFER_PRIOR.apply(2.749)))
-    assert served.estimate.low == pytest.approx(float(low), rel=1e-6)
-    assert served.estimate.high == pytest.approx(float(high), rel=1e-6)
+    factors = TRANSFER_PRIOR.median * np.exp(
+        1.6448536 * TRANSFER_PRIOR.total_sd * np.array([-1, 0, 1])
+    )
+    low, median, high = 1.0 + factors * 1.749
+    assert served.estimate.median == pytest.approx(median)
+    assert served.estimate.low == pytest.approx(low, rel=1e-6)
+    assert served.estimate.high == pytest.approx(high, rel=1e-6)
     assert "transfer" in codes(found)
 
 

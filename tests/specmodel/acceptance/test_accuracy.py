@@ -3,12 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specmodel.acceptance import (
-    ConditionalAccuracy,
-    FullAccuracy,
-    MarginalAccuracy,
-    MarginalAccuracyWarning,
-)
+from specmodel.acceptance import ConditionalAccuracy, FullAccuracy
 from specmodel.errors import ParameterError
 
 probabilities = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12)
@@ -52,7 +47,7 @@ def test_floating_point_rise_is_levelled() -> None:
     assert full.values.tolist() == [0.5, 0.5]
 
 
-@pytest.mark.parametrize("kind", [FullAccuracy, ConditionalAccuracy, MarginalAccuracy])
+@pytest.mark.parametrize("kind", [FullAccuracy, ConditionalAccuracy])
 @pytest.mark.parametrize("values", [[], [[0.5]], [float("nan")], [float("inf")], [-0.1], [1.1]])
 def test_unlawful_lists_are_refused(kind: type[FullAccuracy], values: list[float]) -> None:
     with pytest.raises(ParameterError):
@@ -74,7 +69,7 @@ def test_values_cannot_be_changed() -> None:
 
 
 def test_accept_length_beyond_the_measured_depth_is_refused() -> None:
-    with pytest.raises(ParameterError, match=r"at most 2, the measured depth.*extend"):
+    with pytest.raises(ParameterError, match=r"at most 2, the measured depth.*tail_spread"):
         FullAccuracy([0.5, 0.25]).accept_length(3)
 
 
@@ -86,20 +81,6 @@ def test_nothing_survives_a_zero_at_any_depth() -> None:
 
 def test_all_zero_list_is_a_drafter_that_is_never_right() -> None:
     assert FullAccuracy([0.0, 0.0]).to_conditional().accept_length() == 1.0
-
-
-def test_marginal_accuracy_converts_only_with_a_warning() -> None:
-    marginal = MarginalAccuracy([0.68, 0.63])
-    assert not hasattr(marginal, "accept_length")
-    with pytest.warns(MarginalAccuracyWarning, match="approximation"):
-        conditional = marginal.assume_independent_context()
-    assert conditional.accept_length() == pytest.approx(1 + 0.68 + 0.68 * 0.63)
-
-
-def test_truncation_keeps_the_first_depths() -> None:
-    assert list(FullAccuracy([0.7, 0.4, 0.2]).truncate(2)) == [0.7, 0.4]
-    with pytest.raises(ParameterError):
-        FullAccuracy([0.7]).truncate(2)
 
 
 @given(probabilities)

@@ -8,17 +8,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from specmodel.acceptance import (
-    DEPTH_INCREMENT_RATIO,
-    TAILS,
-    FullAccuracy,
-    carry_accept_length,
-    fit_tail,
+from specmodel.acceptance import FullAccuracy, carry_accept_length, tail_spread
+from specmodel.acceptance.tails import TAILS, fit_tail
+from tests.specmodel.acceptance.depth_sweep import (
+    accept_length_of,
     fit_tail_to_accept_lengths,
     geometric_accept_length,
     geometric_acceptance_rate,
-    tail_spread,
-    tail_spread_from_accept_lengths,
 )
 
 Rows = list[dict[str, str]]
@@ -39,7 +35,7 @@ def depth_seven(chains: FloatArray) -> dict[str, FloatArray]:
     return {
         name: np.array(
             [
-                fit_tail_to_accept_lengths([3, 5], c[:2], tail).accept_length(7) / c[2] - 1
+                accept_length_of(fit_tail_to_accept_lengths([3, 5], c[:2], tail), 7) / c[2] - 1
                 for c in chains
             ]
         )
@@ -96,13 +92,7 @@ def test_family_weights_are_the_inverse_mean_square_errors(
     inverse = {name: 1.0 / float((errors**2).mean()) for name, errors in depth_seven.items()}
     total = sum(inverse.values())
     for name, tail in TAILS.items():
-        assert tail.prior.weight == pytest.approx(inverse[name] / total, abs=0.015)
-
-
-def test_increments_shrink_as_stated(chains: FloatArray) -> None:
-    ratio = (chains[:, 2] - chains[:, 1]) / (chains[:, 1] - chains[:, 0])
-    found = np.quantile(ratio, [0.1, 0.5, 0.9])
-    assert found == pytest.approx(DEPTH_INCREMENT_RATIO, abs=0.06)
+        assert tail.weight == pytest.approx(inverse[name] / total, abs=0.015)
 
 
 def test_single_numbers_carry_the_measured_increments(chains: FloatArray) -> None:
@@ -111,14 +101,6 @@ def test_single_numbers_carry_the_measured_increments(chains: FloatArray) -> Non
     carried = np.quantile((seven - five) / (five - three), [0.1, 0.5, 0.9])
     measured = (chains[:, 2] - chains[:, 1]) / (chains[:, 1] - chains[:, 0])
     assert carried == pytest.approx(np.quantile(measured, [0.1, 0.5, 0.9]), abs=0.06)
-
-
-def test_two_depths_give_honest_intervals(chains: FloatArray) -> None:
-    spreads = [tail_spread_from_accept_lengths([3, 5], c[:2], 7) for c in chains]
-    inside = [s.low[0] <= c[2] <= s.high[0] for s, c in zip(spreads, chains, strict=True)]
-    width = [(s.high[0] - s.low[0]) / 2 / c[2] for s, c in zip(spreads, chains, strict=True)]
-    assert 0.85 <= np.mean(inside) <= 0.98
-    assert np.mean(width) < 0.025
 
 
 @pytest.mark.parametrize(
@@ -186,8 +168,8 @@ def test_shape_priors_are_what_the_served_curves_teach(golden: Read) -> None:
         every = np.stack(draws)
         mean = np.einsum("c,cdn->n", share, every) / every.shape[1]
         sd = np.sqrt(np.einsum("c,cdn->n", share, (every - mean) ** 2) / every.shape[1])
-        assert mean == pytest.approx(np.array(tail.prior.mean), abs=0.1)
-        assert sd == pytest.approx(np.array(tail.prior.sd), rel=0.15)
+        assert mean == pytest.approx(np.array(tail.shape_mean), abs=0.1)
+        assert sd == pytest.approx(np.array(tail.shape_sd), rel=0.15)
 
 
 def test_survival_hardly_depends_on_the_draft_depth(golden: Read) -> None:

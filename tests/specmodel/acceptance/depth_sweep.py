@@ -1,0 +1,53 @@
+"""What the tests of tails need of depth sweeps: a fit to accept lengths, and chains of equal depths."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+
+from specmodel.acceptance.tails import FittedTail, TailFamily, fit_curve
+
+FloatArray = NDArray[np.float64]
+
+ACCEPT_LENGTH_NOISE = 0.005
+"""Relative standard deviation of a measured (accept_length - 1) about a smooth curve."""
+
+
+def fit_tail_to_accept_lengths(
+    num_steps: Sequence[int] | NDArray[np.intp],
+    accept_lengths: ArrayLike,
+    family: TailFamily,
+    relative_noise: float = ACCEPT_LENGTH_NOISE,
+) -> FittedTail:
+    """A depth sweep of chains measures the survival curve as differences of accept lengths."""
+    depths, lengths = np.asarray(num_steps), np.asarray(accept_lengths, dtype=np.float64)
+    every = np.arange(1.0, depths.max() + 1.0)
+    accepted = lengths - 1.0
+
+    def predict(parameters: FloatArray) -> FloatArray:
+        survival = np.cumprod(family.conditional_accuracy(parameters, every), axis=-1)
+        return np.asarray(np.cumsum(survival, axis=-1)[..., depths - 1])
+
+    scale = 1.0 / (relative_noise * np.maximum(accepted, 0.02))
+    return fit_curve(predict, accepted, scale, family, float(accepted[0] / lengths[0]))
+
+
+def accept_length_of(tail: FittedTail, num_steps: int) -> float:
+    conditional = tail.family.conditional_accuracy(tail.parameters, np.arange(1, num_steps + 1))
+    return 1.0 + float(np.cumprod(conditional).sum())
+
+
+def geometric_accept_length(acceptance_rate: ArrayLike, num_steps: int) -> FloatArray:
+    """Eq. 1 of Leviathan et al. 2023, as a sum."""
+    rate = np.asarray(acceptance_rate, dtype=np.float64)
+    return np.asarray((rate[..., None] ** np.arange(num_steps + 1)).sum(axis=-1))
+
+
+def geometric_acceptance_rate(accept_lengths: ArrayLike, num_steps: int) -> FloatArray:
+    lengths = np.asarray(accept_lengths, dtype=np.float64)
+    rates = [
+        brentq(lambda rate, length=length: geometric_accept_length(rate, num_steps) - length, 0, 1)
+        for length in lengths.ravel()
+    ]
+    return np.array(rates).reshape(lengths.shape)
