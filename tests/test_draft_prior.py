@@ -9,7 +9,7 @@ from drafter.public_shapes import public_shape, public_shapes
 from drafter.spec import DraftSpec
 from drafter.step_work import step_work
 from specmodel.architecture import preset
-from specmodel.cost.step_time import StepParts
+from specmodel.cost.forward import StepParts
 from specmodel.hardware import gpu
 from specmodel.rig import DraftPasses, Rig, eagle3_passes
 from specmodel.rig.shape_work import shape_work

@@ -16,7 +16,7 @@ from calibration.allreduce.runs import (
     CollectiveRow,
     CollectiveRun,
 )
-from specmodel.cost.allreduce_doubts import curve_doubts
+from specmodel.cost.allreduce import curve_doubts
 from specmodel.errors import FormatError, SpecModelError
 from specmodel.units import MICRO
 

@@ -14,9 +14,7 @@ from scipy.optimize import nnls
 from calibration.allreduce.runs import MOST_RANKS
 from calibration.readers.json_text import json_value, number_at, numbers_at, text_at
 from calibration.readers.text import read_text
-from specmodel.cost.allreduce_curve import AllReduceCurve
-from specmodel.cost.allreduce_forms import TwoProtocols, ring_factor
-from specmodel.cost.allreduce_peer_access import PeerAccess
+from specmodel.cost.allreduce import AllReduceCurve, PeerAccess, TwoProtocols, ring_factor
 from specmodel.errors import FormatError, ParameterError
 from specmodel.files import write_text_atomically
 from specmodel.units import GIGA, MICRO

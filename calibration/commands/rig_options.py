@@ -10,7 +10,7 @@ from calibration.commands.options import InputFile, NameOrFile, with_options
 if TYPE_CHECKING:
     from calibration.rig.draft import DraftChoice
     from calibration.rig.from_points import AskedRig
-    from specmodel.cost.allreduce_curve import AllReduceCurve
+    from specmodel.cost.allreduce import AllReduceCurve
 
 MOST_GPUS: Final = 4096
 """More GPUs are not one rig. [-]"""

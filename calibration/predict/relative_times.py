@@ -14,7 +14,7 @@ from specmodel.baselines import Baseline
 from specmodel.calibration import Calibration
 from specmodel.cost import BatchCurve
 from specmodel.cost.batch_curve import StepTime
-from specmodel.cost.round_terms import (
+from specmodel.cost.relative import (
     BEYOND_LOG_SD,
     INSIDE_LOG_SD,
     MOVED_LOG_SD,

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 from calibration.allreduce.fitting import MeasuredAllReduce
 from calibration.report.layout import labelled, number, percent, table, wrapped
-from specmodel.cost.allreduce_curve import MOST_BEYOND
-from specmodel.cost.allreduce_doubts import size_words
+from specmodel.cost.allreduce import MOST_BEYOND, size_words
 from specmodel.units import GIGA, MICRO
 
 TOKENS = (1, 2, 4, 8, 32)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specmodel.architecture import DenseMlp, GroupedAttention, LatentAttention, ModelShape
-from specmodel.cost.round_inputs import Drafter
+from specmodel.cost.physical_round import Drafter
 from specmodel.errors import ParameterError
 from specmodel.measurement import DraftRecord, load_record
 from specmodel.measurement.load_grid import interpolate

@@ -11,7 +11,7 @@ from calibration.rig.draft import DraftChoice, kind_of
 from calibration.rig.scenario import KV_BYTES, Scenario, card_link, edition_of, link_class
 from specmodel.architecture import ModelShape, has_preset, preset, shape_from_config, stated_weights
 from specmodel.architecture.config_json import parsed_config
-from specmodel.cost.allreduce_curve import AllReduceCurve
+from specmodel.cost.allreduce import AllReduceCurve
 from specmodel.errors import FormatError, ParameterError, SpecModelError, UnknownKeyError
 from specmodel.hardware import gpu
 from specmodel.units import MEBI

@@ -10,12 +10,10 @@ from numpy.typing import NDArray
 
 from calibration.rig.draft import DraftChoice
 from specmodel.architecture import ModelShape, stated_weights
-from specmodel.cost.allreduce_curve import AllReduceCurve
-from specmodel.cost.allreduce_doubts import curve_doubts, outside_doubt
-from specmodel.cost.graph_capture import GraphCapture
-from specmodel.cost.round_inputs import SCHEDULES, Engine, Schedule
-from specmodel.cost.round_terms import UNKNOWN_DEPTH_NUM_STEPS
-from specmodel.cost.typical_rates import STEP_HOST_S
+from specmodel.cost.allreduce import AllReduceCurve, curve_doubts, outside_doubt
+from specmodel.cost.forward import STEP_HOST_S, GraphCapture
+from specmodel.cost.physical_round import SCHEDULES, Engine, Schedule
+from specmodel.cost.relative import UNKNOWN_DEPTH_NUM_STEPS
 from specmodel.errors import FormatError, ParameterError, SpecModelError
 from specmodel.form_error import Loads
 from specmodel.hardware import gpu, gpus

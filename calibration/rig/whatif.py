@@ -22,7 +22,7 @@ from calibration.rig.scenario import (
 from specmodel.architecture import stated_weights
 from specmodel.architecture.passes import MOST_RANKS
 from specmodel.bounds import BOUNDS
-from specmodel.cost.round_inputs import SCHEDULES
+from specmodel.cost.physical_round import SCHEDULES
 from specmodel.errors import ParameterError, SpecModelError, UnknownKeyError
 from specmodel.hardware import gpu
 from specmodel.physical_fit import PhysicalFit

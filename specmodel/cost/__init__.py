@@ -2,16 +2,16 @@
 
 from specmodel.cost.batch_curve import BatchCurve as BatchCurve
 from specmodel.cost.batch_curve import StepTime as StepTime
-from specmodel.cost.coverage import expected_experts as expected_experts
-from specmodel.cost.coverage import expert_loads as expert_loads
-from specmodel.cost.coverage import verify_growth_of_experts as verify_growth_of_experts
-from specmodel.cost.round_cost import round_cost as round_cost
-from specmodel.cost.round_cost import round_cost_gradient as round_cost_gradient
-from specmodel.cost.round_cost import round_cost_parts as round_cost_parts
-from specmodel.cost.round_terms import REFERENCE_STEP_TIME_S as REFERENCE_STEP_TIME_S
-from specmodel.cost.round_terms import UNKNOWN_DEPTH_NUM_STEPS as UNKNOWN_DEPTH_NUM_STEPS
-from specmodel.cost.round_terms import RoundTerms as RoundTerms
-from specmodel.cost.round_terms import round_terms as round_terms
+from specmodel.cost.relative import REFERENCE_STEP_TIME_S as REFERENCE_STEP_TIME_S
+from specmodel.cost.relative import UNKNOWN_DEPTH_NUM_STEPS as UNKNOWN_DEPTH_NUM_STEPS
+from specmodel.cost.relative import RoundTerms as RoundTerms
+from specmodel.cost.relative import expected_experts as expected_experts
+from specmodel.cost.relative import expert_loads as expert_loads
+from specmodel.cost.relative import round_cost as round_cost
+from specmodel.cost.relative import round_cost_gradient as round_cost_gradient
+from specmodel.cost.relative import round_cost_parts as round_cost_parts
+from specmodel.cost.relative import round_terms as round_terms
+from specmodel.cost.relative import verify_growth_of_experts as verify_growth_of_experts
 
 __all__ = [
     "REFERENCE_STEP_TIME_S",

@@ -1,7 +1,6 @@
 """The baseline's own batch curve: step time without speculation against batch and context."""
 
 from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,23 +10,12 @@ from specmodel.errors import ParameterError
 Array = NDArray[np.float64]
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)
 class StepTime:
     """A step time read off a batch curve, and how far it was carried.
 
-    Parameters
-    ----------
-    step_time_s : numpy.ndarray
-        Time of one step without speculation, [s].
-    octaves_away : numpy.ndarray
-        Distance of the batch from the nearest measured batch in powers of two, [-].
-    octaves_beyond : numpy.ndarray
-        The same where the batch is outside the measured ones; 0 inside, [-].
-    moved_share : numpy.ndarray
-        Part of the step time that comes from carrying another context here, [0, 1].
-    kv_time_s : numpy.ndarray
-        Part of the step time that reads the KV cache, [s].
+    Octaves of the batch to the nearest measured one, and those outside the measured ones; the share of the
+    time that comes from carrying another context here; the part that reads the KV cache.
     """
 
     step_time_s: Array
@@ -37,8 +25,7 @@ class StepTime:
     kv_time_s: Array
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)
 class BatchCurve:
     r"""Step time without speculation over batch and context, from measured baselines.
 
@@ -83,34 +70,11 @@ class BatchCurve:
     def from_points(
         cls, batch_size: ArrayLike, context_tokens: ArrayLike, step_time_s: ArrayLike
     ) -> "BatchCurve":
-        r"""Build the curve from measured baselines.
+        r"""Build the curve from measured baselines; unknown contexts count as 0.
 
         .. math:: s = \operatorname{median}\frac{T(B, C) - T(B, C')}{B (C - C')}
 
-        Parameters
-        ----------
-        batch_size, context_tokens, step_time_s : array-like, shape (n,)
-            Measured baselines; unknown contexts count as 0. Of several at one batch and context the
-            fastest counts: the others hold time that is not decoding.
-
-        Returns
-        -------
-        BatchCurve
-
-        Raises
-        ------
-        ParameterError
-            If a time or a batch is not positive.
-
-        Notes
-        -----
-        The slope is a median over pairs of contexts at one batch, so a single bad cell does not
-        move it.
-
-        Examples
-        --------
-        >>> BatchCurve.from_points([1, 1], [0, 1000], [0.01, 0.02]).kv_s_per_token
-        1e-05
+        Of several at one batch and context the fastest counts: the others hold time that is not decoding.
         """
         batch = np.asarray(batch_size, dtype=np.float64)
         context = np.nan_to_num(np.asarray(context_tokens, dtype=np.float64))
@@ -139,31 +103,10 @@ class BatchCurve:
         return int(np.unique(self.batch_size).size)
 
     def at(self, batch_size: ArrayLike, context_tokens: ArrayLike) -> StepTime:
-        r"""Step time without speculation at any batch and context.
+        """Step time without speculation at any batch and context; NaN is the smallest measured context.
 
-        .. math:: T(B, C) = T_j(B) + s \, B \, (C - C_j)
-
-        Parameters
-        ----------
-        batch_size, context_tokens : array-like
-            :math:`B` in requests (or verify rows), :math:`C` in tokens; NaN contexts count as the
-            smallest measured one.
-
-        Returns
-        -------
-        StepTime
-            Arrays of the broadcast shape, with how far each value was carried.
-
-        Notes
-        -----
         Beyond the measured batches the last segment's slope continues, held between constant and
         proportional.
-
-        Examples
-        --------
-        >>> curve = BatchCurve.from_points([1, 2], [0, 0], [0.010, 0.012])
-        >>> float(curve.at(8, 0).octaves_away)
-        2.0
         """
         batch, context = np.broadcast_arrays(
             np.asarray(batch_size, dtype=np.float64), np.asarray(context_tokens, dtype=np.float64)

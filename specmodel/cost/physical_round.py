@@ -1,42 +1,90 @@
 """Time of a round of drafting and verification from the work of its forward passes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specmodel.cost.forward_work import DeviceRates, ForwardWork
-from specmodel.cost.graph_capture import GraphCapture
-from specmodel.cost.round_inputs import Drafter, Engine, KnownTime, Schedule
-from specmodel.cost.step_multipliers import StepMultipliers
-from specmodel.cost.step_time import AllReduce, StepParts, step_time
+from specmodel.cost.forward import (
+    AllReduce,
+    DeviceRates,
+    ForwardWork,
+    GraphCapture,
+    StepMultipliers,
+    StepParts,
+    step_time,
+)
 from specmodel.errors import ParameterError
 
 Array = NDArray[np.float64]
 
+DraftKind = Literal["sequential", "parallel", "lookup"]
+Schedule = Literal["sequential", "host", "draft"]
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+KnownTime = Callable[[Array, Array, Array], Array]
+"""Measured time of a draft pass against rows of a request, requests and context, [s]."""
+
+KINDS: tuple[DraftKind, ...] = ("sequential", "parallel", "lookup")
+SCHEDULES: tuple[Schedule, ...] = ("sequential", "host", "draft")
+
+
+@dataclass(frozen=True)
+class Drafter:
+    r"""Forward passes that propose the tokens of a round.
+
+    .. math:: T_D = T_x + (k-1) T_d \ \text{(sequential)},\quad T_x \ \text{(parallel)},\quad 0 \ \text{(lookup)}
+
+    One pass per depth (EAGLE, MTP, a small model); one for the whole block (DFlash, P-EAGLE); none (n-gram,
+    suffix). The first pass extends over the tokens that verification left. Measured times replace the
+    computed ones and are charged to memory. theory.md B4, B6.
+    """
+
+    kind: DraftKind
+    work: ForwardWork | None
+    extend_work: ForwardWork | None = None
+    measured_step_s: float | KnownTime | None = None
+    measured_extend_s: float | KnownTime | None = None
+    step_host_s: float = 0.0  # of each pass, where no graph hides it
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ParameterError("kind", self.kind, f"one of {KINDS}")
+        times = (self.measured_step_s, self.measured_extend_s)
+        if self.kind != "lookup" and self.work is None and None in times:
+            raise ParameterError("work", None, "the drafter's forward pass, or both measured times")
+        for name in ("measured_step_s", "measured_extend_s", "step_host_s"):
+            value = getattr(self, name)
+            if value is not None and not callable(value) and not 0 <= value < np.inf:
+                raise ParameterError(name, value, "finite and not negative")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How an engine runs a round: everything in turn (spec v1); the host working while the GPU does (spec v2);
+    or drafting beside verification on other hardware (PEARL).
+    """
+
+    step_host_s: float = 0.0
+    round_host_s: float = 0.0
+    schedule: Schedule = "sequential"
+    capture: GraphCapture | None = None
+    draft_capture: GraphCapture | None = None
+
+    def __post_init__(self) -> None:
+        if self.schedule not in SCHEDULES:
+            raise ParameterError("schedule", self.schedule, f"one of {SCHEDULES}")
+        for name in ("step_host_s", "round_host_s"):
+            if not 0 <= getattr(self, name) < np.inf:
+                raise ParameterError(name, getattr(self, name), "finite and not negative")
+
+
+@dataclass(frozen=True)
 class RoundParts:
     r"""A round by phase and cause; what does not show on the clock is not in it.
 
     .. math:: T_r = T_D + T_V + T_\text{host}
-
-    Parameters
-    ----------
-    draft, verify : StepParts
-        Drafting and verification, as far as they show, [s].
-    host_s : numpy.ndarray
-        Host time of the round that shows beside them, [s].
-
-    Examples
-    --------
-    >>> work = ForwardWork(weight_bytes=16e9)
-    >>> device = DeviceRates(bandwidth_bytes_per_s=2e12, flop_per_s=1e14)
-    >>> parts = round_parts(work, device, num_steps=0)
-    >>> float(parts.total_s), float(parts.terms()["verify memory"])
-    (0.008, 0.008)
     """
 
     draft: StepParts
@@ -49,26 +97,7 @@ class RoundParts:
         return self.draft.total_s + self.verify.total_s + self.host_s
 
     def terms(self) -> dict[str, Array]:
-        r"""The breakdown by name.
-
-        .. math:: \sum_i T_i = T_r
-
-        Returns
-        -------
-        dict of str to numpy.ndarray
-            Draft and verify, each by memory, compute, all-reduce and host; and the host of the round.
-
-        Notes
-        -----
-        Sums to `total_s`.
-
-        Examples
-        --------
-        >>> parts = round_parts(ForwardWork(weight_bytes=1e9), DeviceRates(
-        ...     bandwidth_bytes_per_s=1e12, flop_per_s=1e14), num_steps=0)
-        >>> len(parts.terms())
-        9
-        """
+        """Draft and verify by memory, compute, all-reduce and host, and the host of the round."""
         split: dict[str, Array] = {}
         for phase, parts in (("draft", self.draft), ("verify", self.verify)):
             split[f"{phase} memory"] = parts.memory_s
@@ -98,53 +127,9 @@ def round_parts(
 
     .. math:: T_r = T_x(B n) + (k-1) T_d(B \cdot \text{topk}) + T_V(B n) + T_\text{host}
 
-    Parameters
-    ----------
-    target : ForwardWork
-        One forward pass of the target.
-    device : DeviceRates
-        One GPU of its group.
-    num_steps : array-like
-        :math:`k \ge 0`, sequential draft steps; 0 is a step without speculation, [tokens].
-    drafter : Drafter, optional
-        Needed when a depth is above 0.
-    num_draft_tokens : array-like, optional
-        :math:`n \ge 1`, verified rows per request, root included; ``num_steps + 1`` without it, [tokens].
-    topk : array-like
-        Rows per request of a decode pass of the drafter, at least 1, [-].
-    batch_size : array-like
-        :math:`B \ge 1`, [-].
-    context_tokens : array-like
-        :math:`C \ge 0`, [tokens].
-    allreduce : callable or array-like
-        Time of one collective of the target against its bytes, or that time, [s].
-    draft_allreduce : callable or array-like, optional
-        The same of the drafter; as the target's without it, [s].
-    draft_device : DeviceRates, optional
-        GPU of the drafter, which may work at another precision; as the target's without it.
-    engine : Engine, optional
-        Host times, schedule, graphs.
-    multipliers : StepMultipliers, optional
-        Calibrated factors.
+    Verified rows :math:`B n` drive everything, ``num_steps + 1`` of a request unless given. The first draft
+    pass extends over them, the others decode; block drafters make one pass. theory.md B4, B6, C.
 
-    Returns
-    -------
-    RoundParts
-        Arrays of the broadcast shape.
-
-    Raises
-    ------
-    ParameterError
-        If a number is impossible or a drafter is missing.
-
-    Notes
-    -----
-    Verified rows :math:`B n` drive everything. The first draft pass extends over the rows that
-    verification processed, the others decode. Block drafters make one pass over them. theory.md B4,
-    B6, C.
-
-    Examples
-    --------
     >>> device = DeviceRates(bandwidth_bytes_per_s=2e12, flop_per_s=1e15)
     >>> drafter = Drafter(kind="sequential", work=ForwardWork(weight_bytes=1e9))
     >>> parts = round_parts(ForwardWork(weight_bytes=16e9), device, num_steps=[0, 3], drafter=drafter)

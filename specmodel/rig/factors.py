@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from specmodel.cost.step_multipliers import PRIOR_LOG_SD, StepMultipliers
+from specmodel.cost.forward import PRIOR_LOG_SD, StepMultipliers
 from specmodel.errors import ParameterError
 from specmodel.form_error import Loads
 from specmodel.physical_fit import Priced

@@ -17,15 +17,23 @@ from specmodel.architecture import (
     stated_weights,
 )
 from specmodel.architecture.memory import USABLE_SHARE
-from specmodel.cost.allreduce_curve import AllReduceCurve
-from specmodel.cost.allreduce_peer_access import vllm_kernel
-from specmodel.cost.allreduce_prior import AllReducePrior, allreduce_prior, prior_classes
-from specmodel.cost.forward_work import DeviceRates, ForwardWork
-from specmodel.cost.physical_round import RoundParts, round_parts
-from specmodel.cost.round_inputs import Drafter, Engine
-from specmodel.cost.step_multipliers import StepMultipliers
-from specmodel.cost.step_time import AllReduce, StepParts
-from specmodel.cost.typical_rates import STEP_HOST_S, typical_rates
+from specmodel.cost.allreduce import (
+    AllReduceCurve,
+    AllReducePrior,
+    allreduce_prior,
+    prior_classes,
+    vllm_kernel,
+)
+from specmodel.cost.forward import (
+    STEP_HOST_S,
+    AllReduce,
+    DeviceRates,
+    ForwardWork,
+    StepMultipliers,
+    StepParts,
+    typical_rates,
+)
+from specmodel.cost.physical_round import Drafter, Engine, RoundParts, round_parts
 from specmodel.errors import ParameterError, UnknownKeyError
 from specmodel.hardware import Gpu, gpu, interconnect
 from specmodel.rig.shape_work import shape_work

@@ -18,8 +18,7 @@ from specmodel.architecture import (
 )
 from specmodel.architecture.passes import KvCache
 from specmodel.architecture.shape import CompressedAttention, LatentAttention, LinearAttention
-from specmodel.cost.forward_work import ForwardWork
-from specmodel.cost.typical_rates import KERNELS_PER_LAYER
+from specmodel.cost.forward import KERNELS_PER_LAYER, ForwardWork
 from specmodel.errors import ParameterError
 
 CONTEXT_PARALLEL_COLLECTIVES: Final = 1.5

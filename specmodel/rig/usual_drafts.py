@@ -14,7 +14,7 @@ from specmodel.architecture import (
     Quantisation,
 )
 from specmodel.architecture.shape import Attention
-from specmodel.cost.round_inputs import KINDS, DraftKind, KnownTime
+from specmodel.cost.physical_round import KINDS, DraftKind, KnownTime
 from specmodel.errors import ParameterError
 
 DRAFT_HOST_S: Final = 0.25e-3

@@ -3,11 +3,8 @@
 import numpy as np
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from specmodel.cost.forward_work import DeviceRates, ForwardWork
-from specmodel.cost.graph_capture import GraphCapture
-from specmodel.cost.physical_round import round_parts
-from specmodel.cost.round_inputs import Drafter, Engine
-from specmodel.cost.step_multipliers import StepMultipliers
+from specmodel.cost.forward import DeviceRates, ForwardWork, GraphCapture, StepMultipliers
+from specmodel.cost.physical_round import Drafter, Engine, round_parts
 
 NUMBER = 1_000_000
 

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from calibration.allreduce.fitting import AllReduceFit, fit_all_reduce
-from specmodel.cost.allreduce_curve import AllReduceCurve
-from specmodel.cost.allreduce_forms import floor_time_s
-from specmodel.cost.allreduce_prior import QUANTILE_90, allreduce_prior, prior_classes
+from specmodel.cost.allreduce import (
+    AllReduceCurve,
+    allreduce_prior,
+    prior_classes,
+)
 from specmodel.sources import sources
 from tests.calibration.allreduce.curated_table import (
     FOLDER,
@@ -138,7 +140,7 @@ def test_floors_of_one_machine_lie_on_a_line_in_its_hops(
     floors = [fits[f"{machine}-nccl-2.29.2-n{ranks}"].library_law.floor_s for ranks in (2, 4, 8)]
     hop, base = np.polyfit([2, 6, 14], floors, 1, w=1 / np.array(floors))
     for ranks, floor in zip((2, 4, 8), floors, strict=True):
-        assert floor_time_s(ranks, float(base), float(hop)) == pytest.approx(floor, rel=0.03)
+        assert base + 2 * (ranks - 1) * hop == pytest.approx(floor, rel=0.03)
 
 
 def test_a_one_shot_kernel_helps_one_token_more_than_eight() -> None:
@@ -163,10 +165,11 @@ def test_a_prior_covers_the_measured_times_of_its_class() -> None:
             continue
         used = (group.size_bytes >= 4096) & (group.size_bytes <= 2**20)
         prior = allreduce_prior(group.interconnect_class, group.num_ranks, kernel=group.kernel)
-        low, high = prior.interval(group.size_bytes[used])
-        covered = (low <= group.time_s[used]) & (group.time_s[used] <= high)
+        bound = math.exp(1.6448536 * prior.log_sd)
+        ratio = group.time_s[used] / prior.at(group.size_bytes[used])
+        covered = (1 / bound <= ratio) & (ratio <= bound)
         inside[group.interconnect_class] += covered.tolist()
-        widths[group.interconnect_class].add(math.exp(QUANTILE_90 * prior.log_sd))
+        widths[group.interconnect_class].add(bound)
         if group.source_key != "aiconfigurator":
             unlike += covered.tolist()
     print("\nclass                 covered   latencies   interval x/÷")

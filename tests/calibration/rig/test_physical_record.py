@@ -15,7 +15,7 @@ from calibration.rig.from_points import AskedRig
 from calibration.rig.prediction import changed_rig, rig_predictions, speedup_ratio
 from calibration.rig.scenario import scenario_from_record, scenario_to_record
 from specmodel.calibration import SCHEMA_VERSION, Calibration
-from specmodel.cost.allreduce_curve import AllReduceCurve
+from specmodel.cost.allreduce import AllReduceCurve
 from specmodel.errors import FitError, FormatError, SpecModelError
 from specmodel.physical_fit import PhysicalFit
 from specmodel.prediction import Prediction

@@ -9,7 +9,7 @@ from calibration.points.points import read_points
 from calibration.rig.draft import DraftChoice
 from calibration.rig.from_points import AskedRig, RigFinding, rig_of_points, with_named_rig
 from calibration.rig.scenario import Scenario, edition_of, round_shape
-from specmodel.cost.allreduce_curve import AllReduceCurve
+from specmodel.cost.allreduce import AllReduceCurve
 from specmodel.errors import SpecModelError, UnknownKeyError
 
 KIMI: dict[str, Any] = {

@@ -20,7 +20,7 @@ from calibration.rig.whatif import (
     what_if,
 )
 from specmodel.architecture import preset
-from specmodel.cost.allreduce_curve import AllReduceCurve
+from specmodel.cost.allreduce import AllReduceCurve
 from specmodel.errors import ParameterError, SpecModelError, UnknownKeyError
 from specmodel.measurement import save_record
 from specmodel.physical_fit import PhysicalFit

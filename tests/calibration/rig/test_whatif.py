@@ -10,7 +10,7 @@ from calibration.rig.pricing import ScenarioPrice
 from calibration.rig.scenario import Scenario
 from calibration.rig.whatif import KEYS, Row, WhatIf, changed, what_if
 from specmodel.architecture import preset
-from specmodel.cost.allreduce_curve import AllReduceCurve
+from specmodel.cost.allreduce import AllReduceCurve
 from specmodel.errors import ParameterError, SpecModelError, UnknownKeyError
 
 

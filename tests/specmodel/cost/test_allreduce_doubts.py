@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from specmodel.cost.allreduce_curve import AllReduceCurve
-from specmodel.cost.allreduce_doubts import curve_doubts, outside_doubt, size_words
+from specmodel.cost.allreduce import AllReduceCurve, curve_doubts, outside_doubt, size_words
 
 SIZES = 8192 * 2.0 ** np.arange(11)  # 8 KiB to 8 MiB
 TIMES = (12 + 32 * SIZES / 2**20) * 1e-6

@@ -1,17 +1,20 @@
 """A round from the work of its passes: sums, kinds of drafters, schedules, limits."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from specmodel.cost.forward_work import DeviceRates, ForwardWork
-from specmodel.cost.graph_capture import GraphCapture
-from specmodel.cost.physical_round import round_parts
-from specmodel.cost.round_inputs import SCHEDULES, Drafter, Engine
-from specmodel.cost.step_multipliers import StepMultipliers
-from specmodel.cost.step_time import step_time
+from specmodel.cost.forward import (
+    DeviceRates,
+    ForwardWork,
+    GraphCapture,
+    StepMultipliers,
+    step_time,
+)
+from specmodel.cost.physical_round import SCHEDULES, Drafter, Engine, round_parts
 from specmodel.errors import ParameterError
 
 Array = NDArray[np.float64]
@@ -99,12 +102,8 @@ def test_a_block_drafter_does_not_pay_for_depth() -> None:
 
 
 def test_a_reduced_vocabulary_shortens_a_draft_step_by_the_head_it_drops() -> None:
-    layer = ForwardWork(weight_bytes=0.4e9)
     full, reduced = (
-        Drafter(
-            kind="sequential",
-            work=layer.with_head(vocab_size=size, hidden_size=4096, bytes_per_weight=2),
-        )
+        Drafter(kind="sequential", work=ForwardWork(weight_bytes=0.4e9 + size * 4096 * 2))
         for size in (128_256, 32_000)
     )
     saved = (
@@ -128,7 +127,7 @@ def test_a_replicated_draft_trades_collectives_for_reading() -> None:
             drafter=Drafter(kind="sequential", work=each),
             allreduce=25e-6,
         ).draft
-        for each in (work, work.replicated())
+        for each in (work, replace(work, tp_size=1, num_allreduces=0))
     )
     assert float(replicated.total_s) == pytest.approx(2e-3)
     assert float(replicated.allreduce_s) == 0

@@ -8,13 +8,19 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from specmodel.cost.forward_work import DeviceRates, ForwardWork
-from specmodel.cost.graph_capture import GraphCapture
-from specmodel.cost.physical_round import round_parts
-from specmodel.cost.round_inputs import Drafter, Engine
-from specmodel.cost.step_multipliers import PRIOR_LOG_SD, StepMultipliers
-from specmodel.cost.step_time import step_time
-from specmodel.cost.typical_rates import KERNEL_S, KERNELS_PER_LAYER, STEP_HOST_S, typical_rates
+from specmodel.cost.forward import (
+    KERNEL_S,
+    KERNELS_PER_LAYER,
+    PRIOR_LOG_SD,
+    STEP_HOST_S,
+    DeviceRates,
+    ForwardWork,
+    GraphCapture,
+    StepMultipliers,
+    step_time,
+    typical_rates,
+)
+from specmodel.cost.physical_round import Drafter, Engine, round_parts
 from specmodel.hardware import gpu
 
 Array = NDArray[np.float64]
@@ -68,13 +74,13 @@ DRAFT_LAYER = 2 * 4096 * 64 * 128 + 2 * 4096 * 4 * 128 + 64 * 128 * 4096 + 3 * 4
 EAGLE = Drafter(
     kind="sequential",
     work=ForwardWork(
-        weight_bytes=2 * DRAFT_LAYER,
-        flop_per_token=2 * DRAFT_LAYER,
+        weight_bytes=2 * (DRAFT_LAYER + 32_000 * 4096),
+        flop_per_token=2 * (DRAFT_LAYER + 32_000 * 4096),
         num_allreduces=3,
         allreduce_bytes_per_token=8192,
         num_kernels=30,
         tp_size=8,
-    ).with_head(vocab_size=32_000, hidden_size=4096, bytes_per_weight=2),
+    ),
     step_host_s=1e-4,
 )
 H200 = typical_rates(gpu("H200"), "bf16")

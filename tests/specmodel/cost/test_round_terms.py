@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from specmodel.cost import UNKNOWN_DEPTH_NUM_STEPS, BatchCurve, expected_experts, round_terms
-from specmodel.cost.round_terms import REFERENCE_STEP_TIME_S
+from specmodel.cost.relative import REFERENCE_STEP_TIME_S
 from specmodel.errors import ParameterError
 
 FIXED_S, REQUEST_S, KV_S = 0.009, 0.0005, 1e-8

@@ -7,13 +7,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from specmodel.cost.coverage import expected_experts
-from specmodel.cost.forward_work import DeviceRates, ForwardWork
-from specmodel.cost.graph_capture import GraphCapture
-from specmodel.cost.roofline import roofline_parts, smooth_maximum
-from specmodel.cost.step_multipliers import PRIOR_LOG_SD, StepMultipliers
-from specmodel.cost.step_time import step_time
-from specmodel.cost.typical_rates import typical_rates
+from specmodel.cost.forward import (
+    PRIOR_LOG_SD,
+    DeviceRates,
+    ForwardWork,
+    GraphCapture,
+    StepMultipliers,
+    roofline_parts,
+    smooth_maximum,
+    step_time,
+    typical_rates,
+)
+from specmodel.cost.relative import expected_experts
 from specmodel.errors import ParameterError
 from specmodel.hardware import gpu
 
@@ -197,7 +202,7 @@ def test_doubling_the_group_halves_sharded_weights_only() -> None:
 
 
 def test_one_gpu_has_no_collectives() -> None:
-    alone = KIMI.replicated()
+    alone = replace(KIMI, tp_size=1, kv_shards=1, num_allreduces=0)
     assert float(step_time(alone, PRO_6000, num_tokens=1, allreduce=1.0).allreduce_s) == 0
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from specmodel.architecture import collectives, preset, weight_bytes
-from specmodel.cost.allreduce_curve import AllReduceCurve
+from specmodel.cost.allreduce import AllReduceCurve
 from specmodel.errors import ParameterError
 from specmodel.form_error import Loads
 from specmodel.physical_fit import PhysicalFit

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from specmodel.architecture import preset
-from specmodel.cost.allreduce_curve import AllReduceCurve
-from specmodel.cost.coverage import expected_experts
-from specmodel.cost.round_inputs import Drafter, Engine
-from specmodel.cost.step_multipliers import StepMultipliers
+from specmodel.cost.allreduce import AllReduceCurve
+from specmodel.cost.forward import StepMultipliers
+from specmodel.cost.physical_round import Drafter, Engine
+from specmodel.cost.relative import expected_experts
 from specmodel.errors import ParameterError, SpecModelError, UnknownKeyError
 from specmodel.rig import Rig, eagle3_passes, mtp_passes, served_model
 from specmodel.rig.served_model import LINK_CLASSES, link_prior
