@@ -31,8 +31,6 @@ _WALK_CELLS: Final = 48
 # Share of the walk that all depths have in common; a judgement.
 _WALK_SHARED: Final = 0.4
 
-_REACHING_STEPS: Final = 60
-
 # Last steps ahead of which a projection is called far.
 _FAR: Final = 4.0
 
@@ -77,21 +75,9 @@ class StepProjection:
         """Return the median accept length."""
         return float(np.median(self.accept_lengths(num_steps)))
 
-    def accept_length_interval(
-        self, coverage: float = 0.9, num_steps: int | None = None
-    ) -> tuple[float, float]:
-        """Return a central interval of the accept length."""
-        low, high = np.quantile(self.accept_lengths(num_steps), _ends(coverage))
-        return float(low), float(high)
-
     def accuracies(self) -> tuple[float, ...]:
         """Return the median accuracy of each depth."""
         return tuple(np.median(self.conditional, axis=0).tolist())
-
-    def accuracy_intervals(self, coverage: float = 0.9) -> tuple[tuple[float, float], ...]:
-        """Return a central interval of the accuracy of each depth."""
-        low, high = np.quantile(self.conditional, _ends(coverage), axis=0)
-        return tuple(zip(low.tolist(), high.tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,18 +101,6 @@ class Projection:
     def at(self, step: float) -> StepProjection:
         """Return the draws at a step from the last one on; one draw is one course of the run."""
         return StepProjection(step=float(step), conditional=self.paths.at([step])[:, 0])
-
-    def steps_reaching(
-        self, accept_length: float, horizon: float | None = None, num_steps: int | None = None
-    ) -> Array:
-        """Return the step at which each draw reaches an accept length; infinite where it does not."""
-        last = horizon or self.end_step or self.target.step
-        steps = np.linspace(self.last_step, max(last, self.last_step), _REACHING_STEPS)
-        found = np.full(len(self.now.conditional), np.inf)
-        for step in steps[::-1]:
-            reached = self.at(step).accept_lengths(num_steps) >= accept_length
-            found[reached] = step
-        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,11 +251,6 @@ def _walks(rng: np.random.Generator, num_draws: int, depths: int) -> Array:
     moves = moves + np.sqrt(1.0 - _WALK_SHARED) * rng.normal(size=size)
     walk = np.cumsum(moves * np.sqrt(WALK_SPAN / _WALK_CELLS), axis=1)
     return np.concatenate([np.zeros((num_draws, 1, depths)), walk], axis=1)
-
-
-def _ends(coverage: float) -> tuple[float, float]:
-    """Return the quantiles at the ends of a central interval."""
-    return 0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage
 
 
 def _findings(

@@ -3,12 +3,10 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 
-from calibration.training.offline_acceptance import chained_accept_length
-from calibration.training.records import Kind
 from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
 from specmodel.ask import (
     AskedConfiguration,
@@ -64,15 +62,6 @@ def served_as(
     )
 
 
-# ---
-# From offline to served accept lengths: what a user's own served points add to the prior.
-#
-# The prior and the pairs behind it: `specmodel.acceptance.transfer`.
-# Relative difference of the first position's rates up to which log and server agree there. A
-# judgement: run-to-run noise of equal runs is half of it.
-SAME_RATE: Final = 0.15
-
-
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedPoint:
@@ -81,54 +70,6 @@ class ServedPoint:
     offline: float  # accept lengths at one depth, bonus token included, above 1, [tokens]
     served: float
     drafter: str = ""  # which drafter; points of one drafter are not independent and count once
-    # accuracy at the first depth and served rate of the first position, where known
-    first_offline: float | None = None
-    first_served: float | None = None
-
-    @classmethod
-    def from_rates(
-        cls,
-        accuracies: Sequence[float],
-        kind: Kind,
-        *,
-        served_rates: Sequence[float] | None = None,
-        served: float | None = None,
-        num_steps: int | None = None,
-        drafter: str = "",
-    ) -> "ServedPoint":
-        r"""Return the point of accuracies by depth, cut at the served depth.
-
-        .. math:: \tau_\text{served} = 1 + \sum_{i \le k} r_i
-        """
-        if (served_rates is None) == (served is None):
-            raise ParameterError("served", served, "either an accept length or rates by position")
-        depth = num_steps or (len(served_rates) if served_rates is not None else len(accuracies))
-        if depth > len(accuracies):
-            raise ParameterError(
-                "num_steps", depth, f"at most {len(accuracies)}, the depth of the accuracies"
-            )
-        rates = served_rates or ()
-        return cls(
-            offline=float(chained_accept_length(accuracies, kind, depth)),
-            served=float(1.0 + sum(rates[:depth])) if served is None else served,
-            drafter=drafter,
-            first_offline=float(accuracies[0]),
-            first_served=float(rates[0]) if rates else None,
-        )
-
-    @property
-    def gate(self) -> str:
-        """Where log and server part: a cheap test before anything deeper is blamed.
-
-        ``agrees`` or ``deeper-than-first`` (unrolling or feeding), ``first-position`` (plumbing or
-        domain), ``unknown`` where the first position was not served.
-        """
-        if not self.first_offline or self.first_served is None:
-            return "unknown"
-        if abs(self.first_served / self.first_offline - 1.0) > SAME_RATE:
-            return "first-position"
-        same = abs((self.served - 1.0) / (self.offline - 1.0) - 1.0) <= SAME_RATE
-        return "agrees" if same else "deeper-than-first"
 
 
 def updated_transfer(

@@ -8,16 +8,12 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from specmodel.architecture.parameters import parameter_counts
 from specmodel.architecture.quantisation import SYNONYMS, Quantisation, quantisation
 from specmodel.architecture.shape import ModelShape
 from specmodel.errors import ParameterError, UnknownKeyError
 from specmodel.records import from_record
-
-# Counted and published parameters of a trusted shape differ by no more.
-TRUSTED_DEVIATION: Final = 0.03
 
 # Words of labels in the order in which they are tried.
 _WORDS: tuple[str, ...] = ("nvfp4", "mxfp4", "mxfp8", "fp8", "awq", "gptq", "int4", "w4a16", "fp4")
@@ -40,16 +36,6 @@ class Preset(NamedTuple):
     published_active_parameters: float
     confidence: str
     source: str
-
-    @property
-    def deviation(self) -> float:
-        """Counted parameters over published ones, less 1."""
-        return parameter_counts(self.shape).total / self.published_parameters - 1.0
-
-    @property
-    def trusted(self) -> bool:
-        """Whether the count agrees with the published total within 3 %."""
-        return abs(self.deviation) <= TRUSTED_DEVIATION
 
 
 @cache

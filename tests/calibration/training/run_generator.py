@@ -171,3 +171,8 @@ def _with_noise(
     if rng.random() < 0.1:  # a batch that went wrong
         noise[rng.integers(points)] -= rng.uniform(0.05, 0.2)
     return np.asarray(np.clip(exact + noise, 0.0, 0.999))
+
+
+def central(draws: Array) -> Array:
+    """Ends of the central 90 % of draws."""
+    return np.asarray(np.quantile(draws, (0.05, 0.95), axis=0))

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from calibration.training.curves import AccuracyCurves, accuracy_curves
 from calibration.training.projection import Projection, ProjectionRefused, project
 from specmodel.errors import ParameterError
+from tests.calibration.training.run_generator import central
 
 Array = NDArray[np.float64]
 GOLDEN = Path(__file__).parents[2] / "golden" / "training_curves.csv"
@@ -52,7 +53,7 @@ def test_the_end_of_a_saturating_run_is_found() -> None:
     ahead = project(run())
     true = 1.0 + np.cumprod(truth(np.array([10_000.0])), axis=1).sum()
     assert ahead.end is not None
-    low, high = ahead.end.accept_length_interval()
+    low, high = central(ahead.end.accept_lengths())
     assert low < true < high
     assert ahead.end.accept_length() == pytest.approx(true, rel=0.02)
     assert ahead.end.conditional.shape == (2000, 3)
@@ -96,7 +97,7 @@ def test_a_projection_before_the_decay_says_so_and_is_wider_upward() -> None:
     assert "before-decay" in codes(before)
     assert "before-decay" not in codes(during)
     assert before.end is not None
-    low, high = before.end.accept_length_interval()
+    low, high = central(before.end.accept_lengths())
     median = before.end.accept_length()
     assert high - median > 1.2 * (median - low)
 
@@ -129,7 +130,7 @@ def test_the_interval_widens_with_the_distance() -> None:
     widths = [
         high - low
         for low, high in (
-            ahead.at(step).accept_length_interval() for step in (3000, 4000, 6000, 10_000, 30_000)
+            central(ahead.at(step).accept_lengths()) for step in (3000, 4000, 6000, 10_000, 30_000)
         )
     ]
     assert widths == sorted(widths)
@@ -138,19 +139,8 @@ def test_the_interval_widens_with_the_distance() -> None:
 
 def test_a_later_projection_is_narrower() -> None:
     ends = [project(run(seen=seen)).end for seen in (0.2, 0.4, 0.8)]
-    widths = [np.ptp(end.accept_length_interval()) for end in ends if end is not None]
+    widths = [np.ptp(central(end.accept_lengths())) for end in ends if end is not None]
     assert widths == sorted(widths, reverse=True)
-
-
-def test_the_step_that_reaches_an_accept_length_is_a_step_of_the_same_courses() -> None:
-    ahead = project(run(seen=0.3))
-    assert ahead.end is not None
-    wanted = ahead.end.accept_length()
-    reached = ahead.steps_reaching(wanted)
-    assert np.all(reached >= ahead.last_step)
-    assert np.isfinite(reached).mean() >= 0.5
-    assert np.all(ahead.steps_reaching(1.0) == ahead.last_step)
-    assert np.all(np.isinf(ahead.steps_reaching(4.5)))
 
 
 def test_the_same_curves_give_the_same_projection() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from calibration.training.curves import accuracy_curves
 from calibration.training.projection import ProjectionRefused, project
-from tests.calibration.training.run_generator import GeneratedRun, draw_run
+from tests.calibration.training.run_generator import GeneratedRun, central, draw_run
 from tests.extent import PROVES, coverage_bounds, extent
 
 SEEDS = range(2000, 2000 + extent(test=30, prove=240))
@@ -47,9 +47,9 @@ def outcome(run: GeneratedRun, fraction: float) -> Outcome | None:
         end = project(curves).target
     except ProjectionRefused:
         return None
-    low, high = end.accept_length_interval()
+    low, high = central(end.accept_lengths())
     true = run.truth(float(run.total_steps))[: curves.depths]
-    inside = [a <= t <= b for t, (a, b) in zip(true, end.accuracy_intervals(), strict=True)]
+    inside = [a <= t <= b for t, (a, b) in zip(true, central(end.conditional).T, strict=True)]
     return Outcome(run.true_accept_length(), low, end.accept_length(), high, float(np.mean(inside)))
 
 
