@@ -24,9 +24,8 @@ from calibration.evaluate_splits import (
     score_of,
     small_loads,
 )
-from calibration.fit.fit import with_expert_counts
 from calibration.fit.posterior_mode import fit_rows
-from calibration.points.arrays import SystemRows, numbers, system_rows, texts
+from calibration.points.arrays import SystemRows, numbers, system_rows, texts, with_expert_counts
 from calibration.points.packaged import packaged_table, packaged_tables
 from calibration.points.points import read_points
 from calibration.points.systems import systems

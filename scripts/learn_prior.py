@@ -12,8 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from calibration.fit.prior_learning import LearningSystem, learn_prior
-from calibration.fit.public_systems import PublicSystem, learning_targets, public_systems
+from calibration.fit.prior_learning import (
+    LearningSystem,
+    PublicSystem,
+    learn_prior,
+    learning_targets,
+    public_systems,
+)
 from calibration.points.arrays import system_rows
 from specmodel.constants import NAMES
 from specmodel.files import write_text_atomically

@@ -29,20 +29,6 @@ class Diagnosis(NamedTuple):
 def diagnose(calibration: Calibration, explanation: Explanation | None = None) -> Diagnosis | None:
     """What is wrong where rounds are far more expensive than on public systems; None where not.
 
-    Parameters
-    ----------
-    calibration : Calibration
-        Of some points.
-    explanation : Explanation, optional
-        Its physical form, which gives the causes their size.
-
-    Returns
-    -------
-    Diagnosis or None
-        For the configuration furthest above the central 90 % of public systems at its depth.
-
-    Notes
-    -----
     The order of the causes is that of theory.md part E; where the physical form knows the rig, that of
     what each adds to a round. Batches above `FEW_REQUESTS` are left out: there a high cost may be the
     verification itself.

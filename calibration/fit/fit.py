@@ -1,16 +1,17 @@
-"""Fit one system's points: from points to a calibration."""
+"""Fit one system's points: from points to a calibration, once."""
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from calibration.fit.posterior_mode import MapFit, fit_rows
+from calibration.fit.posterior_mode import MapFit, fit_rows, with_measured_shares
 from calibration.points.arrays import (
     SystemRows,
     contradicted_share,
@@ -18,6 +19,7 @@ from calibration.points.arrays import (
     speculative,
     system_rows,
     texts,
+    with_expert_counts,
 )
 from calibration.points.points import format_points, read_points
 from calibration.points.systems import SystemPoints, select_system
@@ -31,14 +33,12 @@ from calibration.points.unsound import (
 from calibration.rig.fit import fit_physical, measured_times
 from calibration.rig.from_points import AskedRig, rig_of_points, with_named_rig
 from calibration.rig.scenario import scenario_to_record
-from specmodel.architecture import has_preset, preset
 from specmodel.baselines import Baselines
 from specmodel.calibration import PRIOR_DOMINATED, Calibration, Observation
-from specmodel.constants import NAMES, NUM_CONSTANTS, slope, to_natural
+from specmodel.constants import NAMES
 from specmodel.errors import FitError, SpecModelError
-from specmodel.posterior import Posterior
 from specmodel.prior import Prior, load_prior
-from specmodel.speedup import non_decode_share_from_baselines, round_cost_from_throughput
+from specmodel.speedup import round_cost_from_throughput
 from specmodel.version import __version__
 
 Array = NDArray[np.float64]
@@ -49,13 +49,22 @@ OUTLIER_SD = 4.0
 MAD_TO_SD = 1.4826
 """Standard deviation of a normal variable per median absolute deviation. [-]"""
 
-SHARE_LOGIT_SD = 0.3
-"""How far the non-decode share of one load may be from another's, on the logit scale (judgement). [-]"""
-
-_SHARE_ITERATIONS = 8
-_SHARE, _BASELINE = NAMES.index("non_decode_share"), NAMES.index("baseline_share")
-
 _HULL = ("accept_length", "num_steps", "topk", "num_draft_tokens", "batch_size", "context_tokens")
+
+_DECODE_ONLY = (
+    "every throughput of these points is that of decoding alone, without prefill and idle time, and so "
+    "is every prediction from them"
+)
+
+
+class Fit(NamedTuple):
+    """A fit with everything that it was made of."""
+
+    points: Points  # everything that was read, with the rig that was named
+    system: SystemPoints
+    soundness: Soundness
+    rows: SystemRows  # that were fitted
+    calibration: Calibration
 
 
 def fit(
@@ -116,57 +125,61 @@ def fit(
     >>> round(calibration.observations[0].round_cost[1], 2)
     2.3
     """
-    read = with_named_rig(points if isinstance(points, Points) else read_points(points), rig)
+    read = points if isinstance(points, Points) else read_points(points)
+    return fit_points(
+        read, system=system, force=force, prior=prior, profile=profile, rig=rig
+    ).calibration
+
+
+def fit_points(
+    points: Points,
+    *,
+    system: str | None = None,
+    force: bool = False,
+    prior: Prior | None = None,
+    unlearned: bool = False,
+    profile: bool = True,
+    rig: AskedRig | None = None,
+) -> Fit:
+    """Fit as `fit`, with everything on the way; `unlearned` leaves the system out of its own prior."""
+    read = with_named_rig(points, rig)
     chosen = select_system(read, system)
-    soundness = _soundness(chosen, force=force)
+    soundness = assess_soundness(chosen.points, force=force)
+    if not soundness.sound and not force:
+        raise FitError(
+            f"the baselines of this system are unsound: rounds cheaper than a baseline step in "
+            f"{', '.join(soundness.broken)}. Measure the baselines again with the flags of the "
+            "speculative runs, or fit anyway with --force"
+        )
     kept = chosen.points if force else chosen.points.where(soundness.kept)
     frame = with_expert_counts(kept.frame)
-    usable = system_rows(frame)
-    _check_usable(chosen, usable)
+    rows = system_rows(frame)
+    if not len(rows.rows):
+        raise FitError(f"nothing to fit: {_lacking(chosen.points.frame, frame)}")
     belief = prior or load_prior(
-        experts_known=usable.experts_known, engine=str(frame["engine"].iloc[0])
+        experts_known=rows.experts_known,
+        engine=texts(frame, "engine")[0],
+        without_target=texts(chosen.points.frame, "target_model")[0] if unlearned else "",
     )
-    fitted = fit_rows(usable.rows, usable.log_speedup, belief, spread_log_sd=usable.spread_log_sd)
-    fitted = replace(fitted, posterior=with_measured_shares(fitted.posterior, usable.baselines))
-    relative = _calibration(
-        chosen, usable, belief, fitted, soundness, forced=force, profile=profile
-    )
-    return with_physical_fit(relative, frame, usable, rig)
+    fitted = fit_rows(rows.rows, rows.log_speedup, belief, spread_log_sd=rows.spread_log_sd)
+    fitted = replace(fitted, posterior=with_measured_shares(fitted.posterior, rows.baselines))
+    calibration = _calibration(chosen, rows, belief, fitted, soundness, forced=force)
+    if profile:
+        calibration = replace(calibration, intervals=_profiled(calibration, rows, belief, fitted))
+    return Fit(read, chosen, soundness, rows, _with_rig(calibration, frame, rows, rig))
 
 
-def with_physical_fit(
-    calibration: Calibration, frame: pd.DataFrame, rows: SystemRows, rig: AskedRig | None = None
+def _with_rig(
+    calibration: Calibration, frame: pd.DataFrame, rows: SystemRows, rig: AskedRig | None
 ) -> Calibration:
-    """Return a calibration with the physical form of its rig, or with the reason why it has none.
-
-    Parameters
-    ----------
-    calibration : Calibration
-        The relative fit of the same points.
-    frame : pandas.DataFrame
-        The points.
-    rows : SystemRows
-        Of the points.
-    rig : AskedRig, optional
-        What the user says of the machine.
-
-    Returns
-    -------
-    Calibration
-
-    Raises
-    ------
-    SpecModelError
-        If what the user said of the machine cannot be.
-    """
+    """The calibration with the physical form of its rig, or with the reason why it has none."""
     found = rig_of_points(frame, rig)
     if found.scenario is None:
         return replace(calibration, rig_note=found.reason)
     try:
         times = measured_times(rows, calibration.posterior)
-        physical = fit_physical(
-            found.scenario.rig(), times, record=scenario_to_record(found.scenario)
-        )
+        record = scenario_to_record(found.scenario)
+        physical = fit_physical(found.scenario.rig(), times, record=record)
     except SpecModelError as error:
         if rig is not None and rig.given:
             raise
@@ -174,96 +187,24 @@ def with_physical_fit(
     return replace(calibration, physical=replace(physical, notes=found.assumed))
 
 
-def with_measured_shares(posterior: Posterior, baselines: Baselines) -> Posterior:
-    r"""Posterior told of the non-decode shares that were measured, for loads where none was.
-
-    .. math:: \operatorname{logit} f_j \sim \mathcal N(\operatorname{logit} f_{w_j}(x), \sigma_f^2)
-    """
-    measured = baselines.column("non_decode_share")
-    known = measured > 0.0  # those of decoding alone, 0, say nothing of a request
-    if not known.any():
-        return posterior
-    deficit = baselines.deficit(
-        baselines.column("tokens_per_s"),
-        baselines.column("batch_size"),
-        baselines.column("context_tokens"),
-    )[known]
-    told = np.log(measured[known]) - np.log1p(-measured[known])
-    precision = np.linalg.inv(posterior.covariance)
-    mean = posterior.mean
-    for _ in range(_SHARE_ITERATIONS):
-        constants = to_natural(mean[:NUM_CONSTANTS])
-        moved = slope(constants)
-        base, extra = constants[_SHARE], constants[_BASELINE] * deficit
-        share = non_decode_share_from_baselines(base, constants[_BASELINE], deficit)
-        jacobian = np.zeros((told.size, mean.size))
-        by_logit = 1.0 / (share * (1.0 - share))
-        jacobian[:, _SHARE] = by_logit * (1.0 - extra) * moved[_SHARE]
-        jacobian[:, _BASELINE] = by_logit * (1.0 - base) * deficit * moved[_BASELINE]
-        away = told - np.log(share) + np.log1p(-share) + jacobian @ (mean - posterior.mean)
-        weighted = jacobian / SHARE_LOGIT_SD**2
-        covariance = np.asarray(np.linalg.inv(precision + weighted.T @ jacobian), dtype=np.float64)
-        mean = posterior.mean + covariance @ (weighted.T @ away)
-    return replace(posterior, mean=mean, covariance=covariance)
-
-
-_DECODE_ONLY = (
-    "every throughput of these points is that of decoding alone, without prefill and idle time, and so "
-    "is every prediction from them"
-)
-
-
-def with_expert_counts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Points with expert counts filled in by target model where they are not stated."""
-    experts, per_token = numbers(frame, "num_experts"), numbers(frame, "experts_per_token")
-    missing = np.isnan(experts)
-    if not missing.any():
-        return frame
-    experts, per_token = experts.copy(), per_token.copy()
-    for index in np.flatnonzero(missing).tolist():
-        name = str(frame["target_model"].iloc[index])
-        if has_preset(name):
-            model = preset(name)
-            experts[index], per_token[index] = model.num_experts, model.experts_per_token
-    return frame.assign(num_experts=experts, experts_per_token=per_token)
-
-
-def _soundness(chosen: SystemPoints, *, force: bool) -> Soundness:
-    """Which rows have sound baselines; refuses a system that has too few, unless forced."""
-    soundness = assess_soundness(chosen.points, force=force)
-    if not soundness.sound and not force:
-        broken = ", ".join(soundness.broken)
-        raise FitError(
-            f"the baselines of this system are unsound: rounds cheaper than a baseline step in "
-            f"{broken}. Measure the baselines again with the flags of the speculative runs, or fit "
-            "anyway with --force"
-        )
-    return soundness
-
-
-def _check_usable(chosen: SystemPoints, usable: SystemRows) -> None:
-    """Refuse points from which no round cost can be read, and say what they lack."""
-    if len(usable.rows):
-        return
-    frame = chosen.points.frame
-    runs = frame.loc[numbers(frame, "num_steps") != 0]
+def _lacking(stated: pd.DataFrame, kept: pd.DataFrame) -> str:
+    """What points lack from which no round cost can be read."""
+    runs = stated.loc[numbers(stated, "num_steps") != 0]
     if runs.empty:
-        reason = "every row is a baseline (num_steps 0): add a run with speculation"
-    elif not np.isfinite(numbers(runs, "output_tokens_per_s")).any():
-        reason = (
+        return "every row is a baseline (num_steps 0): add a run with speculation"
+    if not np.isfinite(numbers(runs, "output_tokens_per_s")).any():
+        return (
             "no run with speculation has a throughput: its acceptance alone tells nothing about "
             "time; add a benchmark result of the same server"
         )
-    elif not np.isfinite(numbers(runs, "baseline_tokens_per_s")).any():
-        reason = (
+    if not np.isfinite(numbers(runs, "baseline_tokens_per_s")).any():
+        return (
             "no row has a baseline: fill baseline_tokens_per_s, or add rows with num_steps 0 and "
             "the same workload, batch and context"
         )
-    elif not speculative(frame).empty:
-        reason = "every row with a baseline was set aside, because its baseline is broken"
-    else:
-        reason = "no row has accept length, throughput and baseline together"
-    raise FitError(f"nothing to fit: {reason}")
+    if len(kept) < len(stated) and not speculative(stated).empty:
+        return "every row with a baseline was set aside, because its baseline is broken"
+    return "no row has accept length, throughput and baseline together"
 
 
 def _observations(usable: SystemRows) -> tuple[Observation, ...]:
@@ -298,14 +239,17 @@ def _observations(usable: SystemRows) -> tuple[Observation, ...]:
     return tuple(found)
 
 
-def _hull(usable: SystemRows) -> dict[str, tuple[float, float]]:
+def _hull(rows: SystemRows) -> dict[str, tuple[float, float]]:
     """Smallest and largest value of each quantity, as measured and as the loads they stand for."""
-    hull = {}
-    for name in _HULL:
-        values = np.concatenate([numbers(usable.as_measured, name), numbers(usable.frame, name)])
-        if np.isfinite(values).any():
-            hull[name] = (float(np.nanmin(values)), float(np.nanmax(values)))
-    return hull
+    both = {
+        name: np.concatenate([numbers(rows.as_measured, name), numbers(rows.frame, name)])
+        for name in _HULL
+    }
+    return {
+        name: (float(np.nanmin(values)), float(np.nanmax(values)))
+        for name, values in both.items()
+        if np.isfinite(values).any()
+    }
 
 
 def _outliers(usable: SystemRows, fitted: MapFit) -> list[str]:
@@ -348,7 +292,6 @@ def _calibration(
     soundness: Soundness,
     *,
     forced: bool,
-    profile: bool,
 ) -> Calibration:
     """Put together the record."""
     frame = usable.frame
@@ -361,7 +304,7 @@ def _calibration(
             f"{count} row{'s' if count > 1 else ''}: ttft_ms and output_tokens leave a round less than the "
             "time of a step, so they are not used; is the throughput that of decoding alone?"
         )
-    calibration = Calibration(
+    return Calibration(
         label=chosen.label,
         system={name: str(value) for name, value in chosen.key.items() if str(value) != ""},
         prior=belief,
@@ -388,18 +331,22 @@ def _calibration(
         decode_only=decode_only,
         fitted_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    told = np.any(usable.baselines.column("non_decode_share") > 0.0)  # beside the rows
+
+
+def _profiled(
+    calibration: Calibration, rows: SystemRows, belief: Prior, fitted: MapFit
+) -> dict[str, tuple[float, float]]:
+    """Profile intervals of the constants that the rows inform."""
+    told = np.any(rows.baselines.column("non_decode_share") > 0.0)  # beside the rows
     informed = [
         one.name
         for one in calibration.constants
         if one.learned >= PRIOR_DOMINATED
         and not (told and one.name in {"non_decode_share", "baseline_share"})
     ]
-    if not profile or not informed:
-        return calibration
+    if not informed:
+        return {}
     from calibration.fit.profile_likelihood import profile_intervals
 
-    intervals = profile_intervals(usable.rows, usable.log_speedup, belief, fitted, informed)
-    return replace(
-        calibration, intervals={name: intervals[name] for name in NAMES if name in intervals}
-    )
+    intervals = profile_intervals(rows.rows, rows.log_speedup, belief, fitted, informed)
+    return {name: intervals[name] for name in NAMES if name in intervals}

@@ -37,18 +37,6 @@ class Untold(NamedTuple):
 def constants_in_play(calibration: Calibration) -> tuple[str, ...]:
     """Constants that act on some point of a fit; the others are the prior's and change nothing here.
 
-    Parameters
-    ----------
-    calibration : Calibration
-        Of some points.
-
-    Returns
-    -------
-    tuple of str
-        Names, in their order.
-
-    Notes
-    -----
     Trees are needed for `tree_cost`, known experts for `expert_ratio` (a batch curve replaces it), a
     batch curve for `batch_growth_share` and, with several contexts, `kv_row_share`; workloads with
     different baselines for `baseline_share`; several loads for `draft_time_exponent`. Where every
@@ -75,18 +63,6 @@ def constants_in_play(calibration: Calibration) -> tuple[str, ...]:
 def untold_constants(calibration: Calibration) -> tuple[Untold, ...]:
     """Constants in play that the points leave open.
 
-    Parameters
-    ----------
-    calibration : Calibration
-        Of some points.
-
-    Returns
-    -------
-    tuple of Untold
-        Empty where every constant in play is told.
-
-    Notes
-    -----
     theory.md part D: one point fixes only the round cost at its depth; fixed cost and cost of a step
     come apart with two depths.
     """
@@ -134,3 +110,40 @@ def _baselines_differ(calibration: Calibration) -> bool:
         load = (repr(entry.batch_size), repr(entry.context_tokens))
         by_load.setdefault(load, []).append(entry.tokens_per_s)
     return any(np.ptp(rates) > 0 for rates in by_load.values())
+
+
+_SHALLOW, _DEEP = 1, 7
+_MIDDLE = 4
+
+
+def next_measurements(calibration: Calibration) -> tuple[str, ...]:
+    """What to measure next, the most useful first.
+
+    theory.md part D: the best second point has the same load and a depth far away, the third another
+    workload with a different accept length; a baseline sweep over batches holds the verification.
+    """
+    wanted = []
+    depths = stated_depths(calibration)
+    if not depths:
+        wanted.append("the column num_steps: without it no other depth is predicted well")
+        wanted.append(
+            f"the same load at depth {_SHALLOW} or {_DEEP}, whichever is further away: tells c1, the "
+            "price of one more draft step"
+        )
+    elif len(depths) == 1:
+        far = _DEEP if depths[0] <= _MIDDLE else _SHALLOW
+        wanted.append(
+            f"the same load at depth {far}: tells c1, the price of one more draft step, and with it "
+            "the best depth"
+        )
+    if not accept_lengths_differ(calibration):
+        wanted.append(
+            "another workload with another accept length, and its baseline: tells f (so do TTFT and "
+            "output length)"
+        )
+    if calibration.curve is None:
+        wanted.append(
+            "without speculation, a sweep over batch 1 to 64: tells what verification costs at "
+            "other batches"
+        )
+    return tuple(wanted)

@@ -1,21 +1,27 @@
 """The fit itself: maximum a posteriori with a joint covariance, from arrays to a posterior."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specmodel.constants import NUM_CONSTANTS, slope, to_natural
+from specmodel.baselines import Baselines
+from specmodel.constants import NAMES, NUM_CONSTANTS, slope, to_natural
 from specmodel.posterior import Posterior, Rows
 from specmodel.prior import Noise, Prior
-from specmodel.speedup import log_speedup_gradient
+from specmodel.speedup import log_speedup_gradient, non_decode_share_from_baselines
 
 Array = NDArray[np.float64]
 
 ODD_ROW_SD = 4.0
 """Distance from which a row counts less, in standard deviations of the row noise. [-]"""
 
+SHARE_LOGIT_SD = 0.3
+"""How far the non-decode share of one load may be from another's, on the logit scale (judgement). [-]"""
+
+_SHARE_ITERATIONS = 8
+_SHARE, _BASELINE = NAMES.index("non_decode_share"), NAMES.index("baseline_share")
 _MAX_ITERATIONS = 200
 _MAX_MOVE = 1.5
 _MAX_HALVINGS = 20
@@ -31,45 +37,22 @@ _MOST_JUDGED = 4.0
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapFit:
-    """Posterior of one system and what its rows say about it.
+    """Posterior of one system and what its rows say about it."""
 
-    Parameters
-    ----------
-    posterior : Posterior
-        Constants, effects, covariance, noise.
-    residual : numpy.ndarray, shape (n,)
-        Measured minus fitted ln S, effects included, [-].
-    fitted_variance : numpy.ndarray, shape (n,)
-        Variance of the fitted ln S from constants and effects, [-].
-    weight : numpy.ndarray, shape (n,)
-        1 for rows that fit, below for odd ones, (0, 1].
-    marginal_residual : numpy.ndarray, shape (n,)
-        Measured minus fitted ln S from the constants alone, [-].
-    row_variance : numpy.ndarray, shape (n,)
-        Variance of the noise of each row, as fitted, [-].
-    effect_variance : numpy.ndarray, shape (m,)
-        Prior variance of each effect, configurations first, as fitted, [-].
-    learned : float
-        Number of constants' worth of information that the rows added, [0, NUM_CONSTANTS].
-    prior_width : float
-        Factor on the prior's covariance, above 1 where the system is unlike those it was learned
-        from, [-].
-    redundant : float
-        Rows' worth of information about the noise, [0, n].
-    chi_square : float
-        Weighted sum of squares that no choice of constants removes, before the noise was rescaled, [-].
-    """
-
-    posterior: Posterior
-    residual: Array
-    fitted_variance: Array
-    marginal_residual: Array
-    weight: Array
-    row_variance: Array
-    effect_variance: Array
+    posterior: Posterior  # constants, effects, covariance, noise
+    residual: Array  # measured minus fitted ln S, effects included, [-]
+    fitted_variance: Array  # variance of the fitted ln S from constants and effects, [-]
+    marginal_residual: Array  # measured minus fitted ln S from the constants alone, [-]
+    weight: Array  # 1 for rows that fit, below for odd ones, (0, 1]
+    row_variance: Array  # variance of the noise of each row, as fitted, [-]
+    effect_variance: Array  # prior variance of each effect, configurations first, as fitted, [-]
+    # number of constants' worth of information that the rows added, [0, NUM_CONSTANTS]
     learned: float
+    # factor on the prior's covariance, above 1 where the system is unlike those it was learned from,
+    # [-]
     prior_width: float
-    redundant: float
+    redundant: float  # rows' worth of information about the noise, [0, n]
+    # weighted sum of squares that no choice of constants removes, before the noise was rescaled, [-]
     chi_square: float
 
 
@@ -87,25 +70,6 @@ def fit_rows(
     .. math:: \min_{x,u} \sum_i \frac{(y_i - m_i(x) - D_i u)^2}{\lambda^2 s_i^2}
               + \sum_j \frac{u_j^2}{\lambda^2\sigma_j^2} + (x-\mu)^\top\Sigma^{-1}(x-\mu)
 
-    Parameters
-    ----------
-    rows : Rows
-        The measured rows; every configuration and run index is at least 0.
-    log_speedup : numpy.ndarray, shape (n,)
-        :math:`y`, logarithm of measured speed-up, [-].
-    prior : Prior
-        :math:`\mu, \Sigma`, the noise and its degrees of freedom :math:`\nu_0`.
-    spread_log_sd : numpy.ndarray, shape (n,), optional
-        Known replicate spread of each row, added to the row noise, [-].
-    num_configurations, num_runs : int, optional
-        Sizes of the effects; by default one more than the largest index.
-
-    Returns
-    -------
-    MapFit
-
-    Notes
-    -----
     Gauss-Newton with a bounded move, halved until it lowers the sum: without that, a share that does
     nothing near 0 may swing for ever; where one swings by far less than its uncertainty, the fit ends.
     The covariance is the inverse of the Gauss-Newton Hessian.
@@ -324,3 +288,36 @@ def _redundancy(
     kept = np.sum(loose[:NUM_CONSTANTS, :NUM_CONSTANTS] * inverse[:NUM_CONSTANTS, :NUM_CONSTANTS])
     used = float(np.clip(NUM_CONSTANTS - kept, 0.0, NUM_CONSTANTS))
     return max(chi_square, 0.0), max(marginal.size - used, 0.0)
+
+
+def with_measured_shares(posterior: Posterior, baselines: Baselines) -> Posterior:
+    r"""Posterior told of the non-decode shares that were measured, for loads where none was.
+
+    .. math:: \operatorname{logit} f_j \sim \mathcal N(\operatorname{logit} f_{w_j}(x), \sigma_f^2)
+    """
+    measured = baselines.column("non_decode_share")
+    known = measured > 0.0  # those of decoding alone, 0, say nothing of a request
+    if not known.any():
+        return posterior
+    deficit = baselines.deficit(
+        baselines.column("tokens_per_s"),
+        baselines.column("batch_size"),
+        baselines.column("context_tokens"),
+    )[known]
+    told = np.log(measured[known]) - np.log1p(-measured[known])
+    precision = np.linalg.inv(posterior.covariance)
+    mean = posterior.mean
+    for _ in range(_SHARE_ITERATIONS):
+        constants = to_natural(mean[:NUM_CONSTANTS])
+        moved = slope(constants)
+        base, extra = constants[_SHARE], constants[_BASELINE] * deficit
+        share = non_decode_share_from_baselines(base, constants[_BASELINE], deficit)
+        jacobian = np.zeros((told.size, mean.size))
+        by_logit = 1.0 / (share * (1.0 - share))
+        jacobian[:, _SHARE] = by_logit * (1.0 - extra) * moved[_SHARE]
+        jacobian[:, _BASELINE] = by_logit * (1.0 - base) * deficit * moved[_BASELINE]
+        away = told - np.log(share) + np.log1p(-share) + jacobian @ (mean - posterior.mean)
+        weighted = jacobian / SHARE_LOGIT_SD**2
+        covariance = np.asarray(np.linalg.inv(precision + weighted.T @ jacobian), dtype=np.float64)
+        mean = posterior.mean + covariance @ (weighted.T @ away)
+    return replace(posterior, mean=mean, covariance=covariance)

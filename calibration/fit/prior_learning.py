@@ -1,6 +1,6 @@
 """Empirical Bayes: the prior of a new system from the systems that were measured."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -9,9 +9,14 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from calibration.fit.posterior_mode import MapFit, fit_rows
+from calibration.points.arrays import SystemRows, system_rows
+from calibration.points.packaged import PackagedTable, packaged_tables
+from calibration.points.points import Points, read_points
+from calibration.points.systems import systems
+from calibration.points.unsound import assess_soundness
 from specmodel.constants import NUM_CONSTANTS, to_internal
 from specmodel.posterior import Rows
-from specmodel.prior import Noise, Prior
+from specmodel.prior import Noise, Prior, target_key
 
 Array = NDArray[np.float64]
 
@@ -47,22 +52,12 @@ _DEGREES_OF_FREEDOM = np.array([3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 14.0, 20.0, 30.0]
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningSystem:
-    """One measured system to learn from.
+    """One measured system to learn from."""
 
-    Parameters
-    ----------
-    name, target_model : str
-        What it is called; the target model decides what is left out together.
-    rows : Rows
-        Its speculative rows.
-    log_speedup : numpy.ndarray
-        Measured, [-].
-    """
-
-    name: str
-    target_model: str
-    rows: Rows
-    log_speedup: Array
+    name: str  # what it is called; the target model decides what is left out together
+    target_model: str  # what it is called; the target model decides what is left out together
+    rows: Rows  # its speculative rows
+    log_speedup: Array  # measured, [-]
 
 
 def learn_prior(
@@ -74,23 +69,6 @@ def learn_prior(
               \sigma^2 = \frac{\sum_s (x_s-\mu)^2 + c_s + n_0 s_0^2}{n_s + n_0}
               \left(1 + \frac{1}{\sum_s w_s + w_0}\right)
 
-    Parameters
-    ----------
-    systems : sequence of LearningSystem
-        At least one.
-    name : str
-        What to call it.
-    start : Prior, optional
-        Where to start from; by default the weak prior.
-    rounds : int
-        Rounds of expectation and maximisation.
-
-    Returns
-    -------
-    Prior
-
-    Notes
-    -----
     Expectation-maximisation with a Gaussian (Laplace) posterior per system. Weak pseudo-systems keep the
     spread proper where few systems speak; constants are independent. The degrees of freedom of the noise
     are those that make the systems' own noise levels most likely, on a grid.
@@ -195,3 +173,61 @@ def _degrees_of_freedom(fits: Sequence[MapFit]) -> float:
     ).sum(axis=1)
     weight = np.exp(log_likelihood - log_likelihood.max())
     return float(np.exp(np.sum(weight * np.log(_DEGREES_OF_FREEDOM)) / np.sum(weight)))
+
+
+MIN_ROWS_TO_LEARN = 5
+"""Fewer rows cannot tell a system's constants from its noise. [rows]"""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicSystem:
+    """One packaged system."""
+
+    name: str  # the table's name; with a number where the table holds several systems
+    label: str  # what distinguishes it
+    table: PackagedTable  # where it comes from
+    points: Points  # all of its rows
+    rows: SystemRows  # as arrays, rows of broken baselines left out
+    sound: bool  # whether the tool finds its baselines sound
+
+    @property
+    def target_model(self) -> str:
+        """The target model, as its rows name it."""
+        return str(self.points.frame["target_model"].iloc[0])
+
+    @property
+    def engine(self) -> str:
+        """The engine, as its rows name it."""
+        return str(self.points.frame["engine"].iloc[0])
+
+    @property
+    def teaches(self) -> bool:
+        """Whether priors are learned from it."""
+        return (
+            self.sound
+            and self.table.usable_for_prior
+            and self.table.sound
+            and len(self.rows.rows) >= MIN_ROWS_TO_LEARN
+        )
+
+
+def public_systems(tables: tuple[PackagedTable, ...] | None = None) -> Iterator[PublicSystem]:
+    """Every system of the packaged tables, in the order of the tables."""
+    for table in packaged_tables() if tables is None else tables:
+        found = systems(read_points(table.path))
+        for number, system in enumerate(found, start=1):
+            soundness = assess_soundness(system.points)
+            yield PublicSystem(
+                name=table.name if len(found) == 1 else f"{table.name}#{number}",
+                label=system.label,
+                table=table,
+                points=system.points,
+                rows=system_rows(system.points.where(soundness.kept).frame),
+                sound=soundness.sound,
+            )
+
+
+def learning_targets(found: list[PublicSystem]) -> list[str]:
+    """Keys of the target models that priors are learned from."""
+    return sorted({target_key(system.target_model) for system in found if system.teaches})

@@ -96,21 +96,6 @@ def profile_intervals(
 
     .. math:: \{x_j : \min_{x_{-j}} Q(x) \le Q_\min + z_{0.95}^2\}
 
-    Parameters
-    ----------
-    rows, log_speedup, prior, fitted
-        What was fitted and the fit.
-    names : sequence of str
-        Constants to profile: those that the points inform. For the others the normal interval of
-        the prior is exact.
-
-    Returns
-    -------
-    dict of str to (float, float)
-        Low and high in natural units; a constant whose profile does not close is left out.
-
-    Notes
-    -----
     MINOS of iminuit on the internal scale, effects integrated out. theory.md part D.
     """
     objective = _Objective(rows, log_speedup, prior, fitted)

@@ -5,26 +5,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from calibration.fit.diagnosis import Diagnosis, diagnose
-from calibration.fit.fit import fit, with_expert_counts
-from calibration.fit.identifiable import Untold, constants_in_play, untold_constants
-from calibration.fit.next_measurement import next_measurements
-from calibration.fit.residuals import Residuals, residuals
-from calibration.points.arrays import SystemRows, system_rows
+from calibration.fit.fit import Fit, fit_points
+from calibration.fit.identifiable import (
+    Untold,
+    constants_in_play,
+    next_measurements,
+    untold_constants,
+)
+from calibration.points.arrays import SystemRows
 from calibration.points.notes import Note, held_to_a_step
 from calibration.points.packaged import PackagedTable
 from calibration.points.points import read_points
-from calibration.points.systems import SystemPoints, select_system
 from calibration.points.table import Points
-from calibration.points.unsound import assess_soundness
 from calibration.rig.explain import Explanation, doubt_of_rig, explain
-from calibration.rig.from_points import AskedRig, with_named_rig
+from calibration.rig.from_points import AskedRig
 from calibration.rig.scenario import doubts_of_all_reduce
 from specmodel.ask import workload_of
 from specmodel.calibration import Calibration, Observation
 from specmodel.errors import ImpossibleAnswerError
 from specmodel.prediction import Prediction, predict_each
-from specmodel.prior import Prior, load_prior
 from specmodel.question import AcceptLength, Question
 
 _SAID_OTHERWISE = ("two_systems",)  # a system was chosen
@@ -39,6 +42,18 @@ class ConfigurationCost(NamedTuple):
 
     observation: Observation
     posterior: Prediction | None
+
+
+class Residuals(NamedTuple):
+    """Measured over fitted speed-up of the rows that were fitted, less 1.
+
+    `rms` is their root mean square; `worst` is the largest, at `worst_place` (file and line).
+    """
+
+    relative: NDArray[np.float64]
+    rms: float
+    worst: float
+    worst_place: str
 
 
 class FitSummary(NamedTuple):
@@ -71,40 +86,15 @@ def fit_summary(
     progress: Callable[[int], None] | None = None,
     rig: AskedRig | None = None,
 ) -> FitSummary:
-    """Read files, fit one system, and put together what to report.
+    """Read files, fit one system, and put together what to report."""
+    read = read_points(list(paths) if table is None else table.path, progress=progress)
+    made = fit_points(read, system=system, force=force, unlearned=table is not None, rig=rig)
+    return summary(made, packaged=table is not None)
 
-    Parameters
-    ----------
-    paths : sequence of path
-        What was measured; not used where a packaged table is named.
-    system : str, optional
-        Part of the label of the system to fit.
-    force : bool
-        Fit although the baselines are unsound.
-    table : PackagedTable, optional
-        A packaged table to fit instead; the prior then leaves its target model out.
-    progress : callable, optional
-        Told how many bytes of the files have been read since it was told last.
-    rig : AskedRig, optional
-        What the user says of the machine.
 
-    Returns
-    -------
-    FitSummary
-
-    Raises
-    ------
-    FormatError, IncompatiblePointsError, UnknownKeyError, FitError
-        As `calibration.fit`.
-    """
-    found = read_points(list(paths) if table is None else table.path, progress=progress)
-    read = with_named_rig(found, rig)
-    chosen = select_system(read, system)
-    soundness = assess_soundness(chosen.points)
-    kept = chosen.points if force else chosen.points.where(soundness.kept)
-    usable = system_rows(with_expert_counts(kept.frame))
-    prior = None if table is None else _prior_without(chosen, usable)
-    calibration = fit(chosen.points, force=force, prior=prior, rig=rig)
+def summary(made: Fit, *, packaged: bool = False) -> FitSummary:
+    """What to report of a fit; `packaged` where its points are a packaged table."""
+    read, calibration = made.points, made.calibration
     costs = _costs(calibration)
     try:
         explanation = explain(calibration)
@@ -113,30 +103,38 @@ def fit_summary(
     return FitSummary(
         calibration=calibration,
         points=read,
-        rows=usable,
+        rows=made.rows,
         num_read=len(read) + sum(row.count for row in read.dropped),
-        num_other=len(read) - len(chosen.points),
+        num_other=len(read) - len(made.system.points),
         costs=costs,
-        residuals=residuals(calibration, usable),
+        residuals=residuals(calibration, made.rows),
         in_play=constants_in_play(calibration),
         untold=untold_constants(calibration),
         next_measurements=next_measurements(calibration),
         diagnosis=diagnose(calibration, explanation),
         notes=(
-            *_notes(read, calibration, explanation, packaged=table is not None),
+            *_notes(read, calibration, explanation, packaged=packaged),
             *_cost_notes(costs),
         ),
         explanation=explanation,
     )
 
 
-def _prior_without(chosen: SystemPoints, usable: SystemRows) -> Prior:
-    """The packaged prior for this system, without what it learned from it."""
-    first = chosen.points.frame.iloc[0]
-    return load_prior(
-        experts_known=usable.experts_known,
-        engine=str(first["engine"]),
-        without_target=str(first["target_model"]),
+def residuals(calibration: Calibration, usable: SystemRows) -> Residuals:
+    """Relative difference of each fitted row from its fit, in their order.
+
+    Effects of configuration and run are part of the fit, so these are smaller than errors on points
+    that were not seen; `specmodel evaluate` measures those.
+    """
+    fitted = calibration.posterior.predict(usable.rows).location
+    relative = np.expm1(usable.log_speedup - fitted)
+    worst = int(np.argmax(np.abs(relative)))
+    row = usable.frame.iloc[worst]
+    return Residuals(
+        relative=relative,
+        rms=float(np.sqrt(np.mean(relative**2))),
+        worst=float(relative[worst]),
+        worst_place=f"{Path(str(row['file'])).name}, line {int(row['line'])}",
     )
 
 

@@ -12,6 +12,7 @@ from calibration.points.baselines import own_baseline
 from calibration.points.loads import with_common_loads
 from calibration.points.table import decode_only_rows
 from calibration.readers.acceptance_intervals import accept_length_log_sd
+from specmodel.architecture import has_preset, preset
 from specmodel.baselines import Baseline, Baselines
 from specmodel.cost import BatchCurve, round_terms
 from specmodel.posterior import NEW, Rows
@@ -28,39 +29,21 @@ LEAST_DECODE_SHARE = 0.05
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemRows:
-    """What a fit needs of one system.
+    """What a fit needs of one system."""
 
-    Parameters
-    ----------
-    rows : Rows
-        Speculative rows with accept length, throughput and baseline.
-    log_speedup : numpy.ndarray, shape (n,)
-        Logarithm of measured throughput over baseline, [-].
-    spread_log_sd : numpy.ndarray, shape (n,)
-        Replicate spread where stated and that of a counted accept length, else 0, [-].
-    configurations, runs : tuple
-        What the effects belong to, in the order of their indices.
-    frame : pandas.DataFrame
-        The rows used, in the same order, with common loads (`calibration.points.loads`).
-    as_measured : pandas.DataFrame
-        The same rows with batches and contexts as they were measured.
-    baselines : Baselines
-        Every baseline of the system, those without a speculative row included.
-    curve : BatchCurve or None
-        The baseline's batch curve, where the points have one.
-    experts_known : bool
-        Whether the points say that the target is dense or how many experts it has.
-    """
-
-    rows: Rows
-    log_speedup: Array
+    rows: Rows  # speculative rows with accept length, throughput and baseline
+    log_speedup: Array  # logarithm of measured throughput over baseline, [-]
+    # replicate spread where stated and that of a counted accept length, else 0, [-]
     spread_log_sd: Array
+    # what the effects belong to, in the order of their indices
     configurations: tuple[Configuration, ...]
-    runs: tuple[Run, ...]
+    runs: tuple[Run, ...]  # what the effects belong to, in the order of their indices
+    # the rows used, in the same order, with common loads (`calibration.points.loads`)
     frame: pd.DataFrame
-    as_measured: pd.DataFrame
-    baselines: Baselines
-    curve: BatchCurve | None
+    as_measured: pd.DataFrame  # the same rows with batches and contexts as they were measured
+    baselines: Baselines  # every baseline of the system, those without a speculative row included
+    curve: BatchCurve | None  # the baseline's batch curve, where the points have one
+    # whether the points say that the target is dense or how many experts it has
     experts_known: bool
 
 
@@ -233,6 +216,21 @@ def rows_of(
         ),
         run=np.array([at_run.get(key, NEW) for key in runs_of(frame)], dtype=np.intp),
     )
+
+
+def with_expert_counts(frame: pd.DataFrame) -> pd.DataFrame:
+    """Points with expert counts filled in by target model where they are not stated."""
+    experts, per_token = numbers(frame, "num_experts"), numbers(frame, "experts_per_token")
+    missing = np.isnan(experts)
+    if not missing.any():
+        return frame
+    experts, per_token = experts.copy(), per_token.copy()
+    for index in np.flatnonzero(missing).tolist():
+        name = str(frame["target_model"].iloc[index])
+        if has_preset(name):
+            model = preset(name)
+            experts[index], per_token[index] = model.num_experts, model.experts_per_token
+    return frame.assign(num_experts=experts, experts_per_token=per_token)
 
 
 def counted_log_sd(frame: pd.DataFrame) -> Array:

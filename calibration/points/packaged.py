@@ -4,12 +4,13 @@ Each table is a CSV file in the canonical columns with a TOML file beside it. Th
 TOML files only; `calibration.points.points` reads the rows.
 """
 
+import csv
 import difflib
 import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from specmodel.errors import UnknownKeyError
 
@@ -23,69 +24,35 @@ EXAMPLES = FOLDER.with_name("examples")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackagedTable:
-    """One packaged table of measured points, without its rows.
+    """One packaged table of measured points, without its rows."""
 
-    Attributes
-    ----------
-    name : str
-        What a user types; the stem of both files.
-    title : str
-        Engine, hardware, target model and what varies, in one line.
-    source_keys : tuple of str
-        Keys in the register of sources, one per `source_id` of the rows.
-    url, locator : str
-        The document and the place in it.
-    system_class : {"dense", "moe"}
-        Class of the target model.
-    num_speculative_rows, num_baseline_rows : int
-        Rows with speculation, and rows of the baseline alone (`num_steps` 0).
-    includes : str
-        What the numbers include: whole runs or decode only, per user or aggregate, how the accept
-        length was obtained.
-    sound : bool
-        False when the table is known to contradict itself; `sound_reason` says why.
-    sound_reason : str
-        What the identity checks gave.
-    usable_for_prior : bool
-        Whether the table is suggested for fitting priors; `prior_reason` says why.
-    prior_reason : str
-        The reason.
-    split : str
-        What varies inside the table and so how to hold rows out: ``workload_config``,
-        ``batch_workload``, ``batch_context`` (calibrate at small batch and context 0, predict the
-        other cells), ``batch``, ``depth``, ``workload`` or ``none``.
-    dropped, corrected : tuple of str
-        What was left out of the source's rows, and what was changed, with reasons.
-    notes : str
-        Other facts a reader should know.
-    path : pathlib.Path
-        The CSV file.
-
-    Examples
-    --------
-    >>> table = packaged_table("rtx6kpro-kimi-k26-dcp4")
-    >>> table.system_class, table.num_rows, table.path.name
-    ('moe', 30, 'rtx6kpro-kimi-k26-dcp4.csv')
-    """
-
-    name: str
-    title: str
-    source_keys: tuple[str, ...]
-    url: str
-    locator: str
-    system_class: Literal["dense", "moe"]
+    name: str  # what a user types; the stem of both files
+    title: str  # engine, hardware, target model and what varies, in one line
+    source_keys: tuple[str, ...]  # keys in the register of sources, one per `source_id` of the rows
+    url: str  # the document and the place in it
+    locator: str  # the document and the place in it
+    system_class: Literal["dense", "moe"]  # class of the target model
+    # rows with speculation, and rows of the baseline alone (`num_steps` 0)
     num_speculative_rows: int
-    num_baseline_rows: int
+    num_baseline_rows: int  # rows with speculation, and rows of the baseline alone (`num_steps` 0)
+    # what the numbers include: whole runs or decode only, per user or aggregate, how the accept
+    # length was obtained
     includes: str
-    sound: bool
-    sound_reason: str
+    sound: bool  # false when the table is known to contradict itself; `sound_reason` says why
+    sound_reason: str  # what the identity checks gave
+    # whether the table is suggested for fitting priors; `prior_reason` says why
     usable_for_prior: bool
-    prior_reason: str
+    prior_reason: str  # the reason
+    # what varies inside the table and so how to hold rows out: ``workload_config``,
+    # ``batch_workload``, ``batch_context`` (calibrate at small batch and context 0, predict the other
+    # cells), ``batch``, ``depth``, ``workload`` or ``none``
     split: str
+    # what was left out of the source's rows, and what was changed, with reasons
     dropped: tuple[str, ...]
+    # what was left out of the source's rows, and what was changed, with reasons
     corrected: tuple[str, ...]
-    notes: str
-    path: Path
+    notes: str  # other facts a reader should know
+    path: Path  # the CSV file
 
     @property
     def source_key(self) -> str:
@@ -100,44 +67,12 @@ class PackagedTable:
 
 @cache
 def packaged_tables() -> tuple[PackagedTable, ...]:
-    """Packaged tables in the order of their names.
-
-    Returns
-    -------
-    tuple of PackagedTable
-        One record per table.
-
-    Examples
-    --------
-    >>> [table.name for table in packaged_tables() if table.name.startswith("vllm-20780")]
-    ['vllm-20780-eagle1', 'vllm-20780-eagle3']
-    """
+    """Packaged tables in the order of their names."""
     return tuple(_read(path) for path in sorted(FOLDER.glob("*.toml")))
 
 
 def packaged_table(name: str) -> PackagedTable:
-    """Packaged table of that name.
-
-    Parameters
-    ----------
-    name : str
-        Name of the table, as listed by `packaged_tables`.
-
-    Returns
-    -------
-    PackagedTable
-        The record.
-
-    Raises
-    ------
-    UnknownKeyError
-        If there is no such table; `known` holds the closest names, or all when none is close.
-
-    Examples
-    --------
-    >>> packaged_table("trtllm-dsr1-b200-mtp").num_speculative_rows
-    5
-    """
+    """Packaged table of that name."""
     tables = {table.name: table for table in packaged_tables()}
     if name in tables:
         return tables[name]
@@ -168,3 +103,32 @@ def _read(path: Path) -> PackagedTable:
         notes=values["notes"],
         path=path.with_suffix(".csv"),
     )
+
+
+_NUMBERS = ("num_steps", "topk", "num_draft_tokens", "batch_size", "context_tokens")
+_TEXTS = ("workload", "draft_model", "algorithm", "target_model")
+
+
+class Varying(NamedTuple):
+    """One column with several values: how many, and the range where they are numbers."""
+
+    column: str
+    num_values: int
+    low: float | None = None
+    high: float | None = None
+
+
+def varying_columns(table: PackagedTable) -> tuple[Varying, ...]:
+    """Columns of a packaged table that hold several values on its speculative rows."""
+    with table.path.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row.get("num_steps") != "0"]
+    found = []
+    for name in _NUMBERS:
+        values = sorted({float(row[name]) for row in rows if row.get(name)})
+        if len(values) > 1:
+            found.append(Varying(name, len(values), values[0], values[-1]))
+    for name in _TEXTS:
+        num_values = len({row[name] for row in rows if row.get(name)})
+        if num_values > 1:
+            found.append(Varying(name, num_values))
+    return tuple(found)

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from calibration.points.packaged import PackagedTable
-from calibration.points.packaged_contents import Varying, varying_columns
+from calibration.points.packaged import PackagedTable, Varying, varying_columns
 from calibration.report.layout import WIDTH, table, wrapped
 from specmodel.units import KIBI
 

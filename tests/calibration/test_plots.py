@@ -18,7 +18,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from numpy.typing import NDArray
 
-from calibration.fit.fit import fit, with_expert_counts
+from calibration.fit.fit import fit
 from calibration.plots import (
     figure_format,
     fit_figure,
@@ -30,7 +30,7 @@ from calibration.plots import (
 from calibration.plots.point_groups import point_axis, point_groups, varying
 from calibration.plots.prediction_lines import prediction_lines
 from calibration.plots.style import CATEGORIES, ordered_colours
-from calibration.points.arrays import SystemRows, system_rows
+from calibration.points.arrays import SystemRows, system_rows, with_expert_counts
 from calibration.points.packaged import packaged_table
 from calibration.points.points import read_points
 from specmodel.calibration import Calibration

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from calibration.fit.prior_learning import LearningSystem, learn_prior
-from calibration.fit.public_systems import public_systems
+from calibration.fit.prior_learning import LearningSystem, learn_prior, public_systems
 from specmodel.constants import NAMES, NUM_CONSTANTS, to_internal, to_natural
 from specmodel.cost import round_terms
 from specmodel.posterior import Rows
