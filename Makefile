@@ -20,7 +20,7 @@ export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 export MPLBACKEND := agg
 
-PYTEST := $(BIN)/pytest -q -n $(WORKERS) --dist loadgroup
+PYTEST := $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Collected only by a process that interprets kernels.
 INTERPRETED := $(wildcard tests/drafter/interpreted tests/drafter/*/interpreted)
 

@@ -29,8 +29,6 @@ assert sources() and load_prior(experts_known=True).learned_from
 assert packaged_tables() and all(table.path.is_file() for table in packaged_tables())
 """
 
-pytestmark = pytest.mark.xdist_group("wheel")  # one worker builds the one wheel
-
 
 def setuptools_knows_the_licence_fields() -> bool:
     """Whether the installed setuptools can build this project without fetching another."""

@@ -18,6 +18,7 @@ from drafter.config_json import draft_config
 from drafter.random_weights import random_weights
 from specmodel.errors import FormatError
 from specmodel.measurement import load_record
+from tests.extent import prove
 
 Run = Callable[..., Result]
 without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
@@ -110,6 +111,7 @@ def test_a_small_checkpoint_is_checked_in_the_interpreter(
     assert all(0 < each["error"] <= 1e-5 for each in answer["checks"])
 
 
+@prove
 @without_gpu
 def test_a_small_checkpoint_of_latent_heads_is_checked_in_the_interpreter(
     specmodel: Run,

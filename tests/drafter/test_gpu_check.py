@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from drafter.check_cases import check_cases
+from tests.extent import prove
 
 SCRIPT = Path(__file__).resolve().parents[2] / "drafter" / "gpu_check.sh"
 
@@ -30,6 +31,7 @@ def run(
     )
 
 
+@prove
 @pytest.mark.slow
 def test_a_dry_run_goes_through_every_part_and_ends_well(tmp_path: Path) -> None:
     done = run("--dry", folder=tmp_path)

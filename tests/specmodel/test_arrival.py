@@ -19,6 +19,7 @@ from specmodel.queueing import (
     max_arrival_rate_per_s,
     running_requests,
 )
+from tests.extent import sample
 
 Array = NDArray[np.float64]
 Table = list[dict[str, str]]
@@ -191,6 +192,7 @@ JUMP = np.where(np.arange(300) < 8, 0.010, 0.018) + 1e-4 * np.arange(300)
 """No captured graph above 8 requests."""
 
 
+@sample(4)
 @pytest.mark.parametrize("rounds", [fixed_length(100), any_length(99.5)], ids=["equal", "any"])
 @pytest.mark.parametrize(
     ("times_s", "rate"),
@@ -206,6 +208,7 @@ def test_decoding_takes_as_long_as_on_a_simulated_server(
     assert float(found.running_requests) == pytest.approx(rate * simulated.decoding_s, rel=0.025)
 
 
+@sample(2)
 @pytest.mark.parametrize("rate", [2.0, 8.0, 12.0])
 def test_rounds_of_drafts_take_as_long_as_on_a_simulated_server(rate: float) -> None:
     chance, depth, tokens = 0.7, 4, 300

@@ -17,8 +17,7 @@ from tests.extent import PROVES, coverage_bounds, extent
 SEEDS = range(2000, 2000 + extent(test=30, prove=240))
 FRACTIONS = (0.2, 0.4, 0.6)
 
-# One worker: the runs are generated once for all of these tests.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("projection coverage")]
+pytestmark = pytest.mark.slow
 
 
 class Outcome(NamedTuple):

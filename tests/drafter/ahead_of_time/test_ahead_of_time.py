@@ -28,8 +28,7 @@ OLDER = "SPECMODEL_TRITON36_PYTHON"
 WHOLE = "SPECMODEL_WHOLE_GATE"
 Variant = Mapping[str, Any]
 
-# One worker: what is built is built once for all of these tests.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ahead of time")]
+pytestmark = pytest.mark.slow
 
 
 def built_by(python: str) -> list[Variant]:

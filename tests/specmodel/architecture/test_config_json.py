@@ -19,6 +19,7 @@ from specmodel.architecture import (
 )
 from specmodel.architecture.config_json import parsed_config
 from specmodel.errors import FormatError, SpecModelError
+from tests.extent import extent
 
 Config = dict[str, Any]
 Read = Callable[[str], Config]
@@ -187,7 +188,7 @@ JUNK = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=extent(test=100, prove=300), deadline=None)
 @given(st.sampled_from(ALL), st.data())
 def test_any_value_in_any_field_gives_a_shape_or_one_line(
     config: Read, name: str, data: st.DataObject

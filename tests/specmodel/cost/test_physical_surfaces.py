@@ -22,6 +22,7 @@ from specmodel.cost.forward import (
 )
 from specmodel.cost.physical_round import Drafter, Engine, round_parts
 from specmodel.hardware import gpu
+from tests.extent import extent
 
 Array = NDArray[np.float64]
 Table = list[dict[str, str]]
@@ -172,7 +173,7 @@ def test_six_cells_at_random_predict_the_rest_within_6_percent_in_most_draws(
     table = cost_table("sglang22246")
     generator = np.random.default_rng(5)
     means = []
-    for _ in range(30):
+    for _ in range(extent(test=12, prove=30)):
         used = np.zeros(len(table), dtype=bool)
         used[generator.choice(len(table), 6, replace=False)] = True
         means.append(surface_errors(table, used)[~used].mean())
