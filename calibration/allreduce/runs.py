@@ -1,11 +1,8 @@
 """What a benchmark of collectives says: runs, rows and halves of rows, as frozen records."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
-
-from specmodel.units import KILO
+from typing import Final
 
 # Name of the one collective that enters a curve.
 ALL_REDUCE: Final = "all_reduce"
@@ -25,7 +22,6 @@ MOST_RANKS: Final = 100_000
 _LEAST_US, _MOST_US = 1e-3, 1e10  # a nanosecond to hours
 
 _SHARES_ALL_BUT_ONE = frozenset({"all_gather", "reduce_scatter", "alltoall", "gather", "scatter"})
-_SIGNIFICANT = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,17 +104,6 @@ class CollectiveReading:
     runs: tuple[CollectiveRun, ...]  # in the order of the file
     skipped: tuple[Skipped, ...] = ()  # rows that were left out
 
-    def summary(self) -> dict[str, Any]:
-        """Return the reading as JSON, bandwidths computed again from size and time.
-
-        Neither hosts nor process ids nor the environment are part of it.
-        """
-        return {
-            "file": self.path.name,
-            "runs": [_run_summary(run) for run in self.runs],
-            "skipped": [{"line": one.line, "reason": one.reason} for one in self.skipped],
-        }
-
 
 def bus_factor(collective: str, num_ranks: int) -> float:
     """Factor from algorithm to bus bandwidth of nccl-tests.
@@ -139,57 +124,3 @@ def bus_factor(collective: str, num_ranks: int) -> float:
 def is_possible_time(time_us: float) -> bool:
     """Return whether a collective can take such a time, [µs]."""
     return _LEAST_US <= time_us <= _MOST_US
-
-
-def _run_summary(run: CollectiveRun) -> dict[str, Any]:
-    """Return a run as JSON."""
-    return {
-        "collective": run.collective,
-        "library": run.library,
-        "library_version": run.library_version,
-        "nccl_tests_version": run.nccl_tests_version,
-        "num_ranks": run.num_ranks,
-        "num_nodes": run.num_nodes,
-        "gpu": run.gpu,
-        "warmup_iters": run.warmup_iters,
-        "iters": run.iters,
-        "validated": run.validated,
-        "graph_launches": run.graph_launches,
-        "complete": run.complete,
-        "rows": [_row_summary(run, row) for row in run.rows],
-        "warnings": list(run.warnings),
-    }
-
-
-def _row_summary(run: CollectiveRun, row: CollectiveRow) -> dict[str, Any]:
-    """Return a row as JSON."""
-    return {
-        "size_bytes": row.size_bytes,
-        "count": row.count,
-        "dtype": row.dtype,
-        "redop": row.redop,
-        "root": row.root,
-        "out_of_place": _half_summary(run, row, row.out_of_place),
-        "in_place": _half_summary(run, row, row.in_place),
-    }
-
-
-def _half_summary(
-    run: CollectiveRun, row: CollectiveRow, half: Half | None
-) -> Mapping[str, Any] | None:
-    """Return half a row as JSON; the bus bandwidth is None where the ranks are not known."""
-    if half is None:
-        return None
-    algorithm = row.size_bytes / half.time_us / KILO  # bytes per µs to GB/s
-    bus = None if run.num_ranks is None else algorithm * bus_factor(run.collective, run.num_ranks)
-    return {
-        "time_us": half.time_us,
-        "algbw_gb_per_s": _significant(algorithm),
-        "busbw_gb_per_s": None if bus is None else _significant(bus),
-        "num_wrong": half.num_wrong,
-    }
-
-
-def _significant(value: float) -> float:
-    """Return a number with six significant digits."""
-    return float(f"{value:.{_SIGNIFICANT}g}")

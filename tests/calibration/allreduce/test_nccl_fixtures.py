@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from calibration.allreduce.reading import read_collectives
+from tests.calibration.allreduce.reading_summary import summary
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "nccl"
 EXPECTED = sorted(FOLDER.glob("*.expected.json"))
@@ -14,7 +15,7 @@ EXPECTED = sorted(FOLDER.glob("*.expected.json"))
 @pytest.mark.parametrize("path", EXPECTED, ids=lambda path: path.name.partition(".")[0])
 def test_a_fixture_reads_as_its_expected_file_says(path: Path) -> None:
     expected = json.loads(path.read_text(encoding="utf-8"))
-    assert read_collectives(FOLDER / expected["file"]).summary() == expected
+    assert summary(read_collectives(FOLDER / expected["file"])) == expected
 
 
 def test_every_fixture_has_an_expected_file() -> None:
