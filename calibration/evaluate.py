@@ -35,8 +35,8 @@ from specmodel.cost import UNKNOWN_DEPTH_NUM_STEPS
 from specmodel.errors import FitError, ParameterError
 from specmodel.posterior import NEW, Posterior, Rows
 from specmodel.prior import Prior, load_prior
-from specmodel.student_t import student_t_quantile
-from specmodel.textbook import textbook_speedup
+from specmodel.speedup import textbook_speedup
+from specmodel.statistics import student_t_quantile
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

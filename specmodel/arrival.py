@@ -1,7 +1,7 @@
 """A server at an arrival rate: how many requests run, from the time of a step at every batch."""
 
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,24 +19,15 @@ NEARLY_FULL: Final = 0.999
 _MOST_TRIES = 6
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ArrivalLoad:
-    """What an arrival rate makes of a server: means over time and over requests.
+    """What an arrival rate makes of a server: means over time and over requests."""
 
-    Parameters
-    ----------
-    running_requests : numpy.ndarray
-        Requests that decode at once, also while a prefill stops them, [requests].
-    decode_latency_s : numpy.ndarray
-        Time from the end of a request's own prefill to its last token, [s].
-    waiting_s : numpy.ndarray
-        Time that a request waits for a place among the running ones; infinite where more arrive than
-        the server keeps up with, [s].
-    """
-
+    # requests that decode at once, also while a prefill stops them, [requests]
     running_requests: Array
-    decode_latency_s: Array
+    decode_latency_s: Array  # time from the end of a request's own prefill to its last token, [s]
+    # time that a request waits for a place among the running ones; infinite where more arrive
+    # than the server keeps up with, [s]
     waiting_s: Array
 
     @property
@@ -45,31 +36,11 @@ class ArrivalLoad:
         return np.asarray(self.waiting_s + self.decode_latency_s)
 
 
-@final
 class BatchServer:
     r"""A server that gives every running request the same number of tokens in each step or round.
 
     .. math:: \mu(b) = \frac{\tau}{N} \frac{b}{T(b)}
 
-    Parameters
-    ----------
-    step_time_s : array-like, shape (..., M)
-        :math:`T(b)`, time of a step, or of a round with speculation, while b = 1 to M requests run; M
-        is the most that run at once, and later ones wait. Positive, [s].
-    output_tokens : float
-        :math:`N`, mean tokens decoded per request, positive, [tokens].
-    accept_length : array-like, shape (...)
-        :math:`\tau`, tokens of a request in each step, at least 1; 1 without speculation, [tokens].
-    prefill_time_s : float
-        :math:`P`, time per request during which its prefill keeps decoding waiting, [s].
-
-    Raises
-    ------
-    ParameterError
-        If a quantity is outside its range.
-
-    Notes
-    -----
     Requests arrive independently of each other at rate :math:`\lambda`. A prefill stops decoding, so on
     the clock of decoding it takes no time, and what arrives during prefills comes in groups: of
     :math:`1/(1-q)` requests on average with :math:`q = \lambda P`, taken as geometric (a judgement). With
@@ -85,15 +56,6 @@ class BatchServer:
     :math:`L = \frac{N}{\tau} T(B + 1)`. Prefill divides this by :math:`1 - \lambda P` to first order, as in
     `specmodel.queueing`. Where steps are not linear, a law of the mean batch alone errs by how much the
     step bends over the batches that occur, and may have several solutions; this has one.
-
-    Left out: tokens of a last round beyond the end of a request, some half a round; the wait of an
-    arrival for the end of the step that runs; prefill in chunks beside decoding.
-
-    Examples
-    --------
-    >>> server = BatchServer(0.010 + 150e-6 * np.arange(2000), output_tokens=512)
-    >>> float(server.at(4.0).running_requests.round(1))
-    29.6
     """
 
     __slots__ = (
@@ -151,31 +113,6 @@ class BatchServer:
 
         .. math:: B = \lambda L,\quad L = \frac{1}{\lambda} \sum_b \min(b, M) \pi(b)
                   + \frac{P}{1-q} \left(q + \frac{q^2}{2(1-q)}\right)
-
-        Parameters
-        ----------
-        arrival_rate_per_s : array-like, shape (...)
-            :math:`\lambda`, positive, [requests/s].
-
-        Returns
-        -------
-        ArrivalLoad
-            From the largest rate on: all places taken and no end of waiting.
-
-        Raises
-        ------
-        ParameterError
-            If a rate is not positive.
-
-        Notes
-        -----
-        Exact sums over the states; see the class.
-
-        Examples
-        --------
-        >>> server = BatchServer([0.010, 0.011], output_tokens=100)
-        >>> float(server.at(0.001).decode_latency_s.round(3)), float(server.at(30.0).waiting_s)
-        (1.0, inf)
         """
         rate = np.asarray(arrival_rate_per_s, dtype=np.float64)
         if not np.all(np.isfinite(rate) & (rate > 0)):
@@ -217,36 +154,6 @@ def speedup_at_rate(
     r"""Latency without speculation over latency with it, at one arrival rate.
 
     .. math:: S(\lambda) = L(\lambda) / L_\text{spec}(\lambda)
-
-    Parameters
-    ----------
-    arrival_rate_per_s : array-like
-        :math:`\lambda`, positive, [requests/s].
-    without, speculative : BatchServer
-        Both ways of serving the same requests.
-
-    Returns
-    -------
-    numpy.ndarray
-        Of waiting and decoding; infinite where only speculation keeps up, 0 where only the other does,
-        NaN where neither does, [-].
-
-    Raises
-    ------
-    ParameterError
-        If a rate is not positive.
-
-    Notes
-    -----
-    At one arrival rate both emit the same tokens per second; the gain is latency.
-
-    Examples
-    --------
-    >>> others = np.arange(4000)
-    >>> step = BatchServer(0.010 + 150e-6 * others, output_tokens=512)
-    >>> spec = BatchServer(0.0135 + 540e-6 * others, output_tokens=512, accept_length=2.75)
-    >>> speedup_at_rate([0.2, 4.0, 8.0], step, spec).round(2).tolist()
-    [2.03, 1.76, 1.03]
     """
     before_s = without.at(arrival_rate_per_s).latency_s
     after_s = speculative.at(arrival_rate_per_s).latency_s
@@ -259,35 +166,8 @@ def paying_rates_per_s(without: BatchServer, speculative: BatchServer) -> tuple[
 
     .. math:: S(\lambda) > 1,\quad \lambda_\text{from} < \lambda < \lambda_\text{to}
 
-    Parameters
-    ----------
-    without, speculative : BatchServer
-        Both ways of serving the same requests.
-
-    Returns
-    -------
-    starts, stops : numpy.ndarray
-        `starts` is 0 where speculation pays from the lightest load on; `stops`, the crossover, is
-        infinite where it pays as long as a server keeps up. Where it never pays, `starts` is infinite
-        and `stops` 0, [requests/s].
-
-    Raises
-    ------
-    ParameterError
-        If a rate is not positive.
-
-    Notes
-    -----
     Where it pays in several ranges, the first start and the last stop. theory.md B8 has the linear
     case in closed form.
-
-    Examples
-    --------
-    >>> others = np.arange(4000)
-    >>> step = BatchServer(0.010 + 150e-6 * others, output_tokens=512)
-    >>> spec = BatchServer(0.0135 + 540e-6 * others, output_tokens=512, accept_length=2.75)
-    >>> [float(rate.round(2)) for rate in paying_rates_per_s(step, spec)]
-    [0.0, 8.1]
     """
     largest = np.minimum(without.max_rate_per_s, speculative.max_rate_per_s)
     carries_more = speculative.max_rate_per_s >= without.max_rate_per_s

@@ -1,7 +1,6 @@
 """Measured baselines of a system: throughput without speculation by workload, batch and context."""
 
 from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,8 +11,7 @@ from specmodel.errors import ParameterError
 Array = NDArray[np.float64]
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Baseline:
     """One measured baseline.
 
@@ -39,8 +37,7 @@ class Baseline:
     non_decode_share: float = np.nan
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Baselines:
     r"""All baselines of a system, and what follows from them without any speculative run.
 
@@ -88,28 +85,6 @@ class Baselines:
         r"""How much slower baselines are than the fastest known at the same batch and context.
 
         .. math:: d = \max\left(0, 1 - \frac{y}{y_\max(B, C)}\right)
-
-        Parameters
-        ----------
-        tokens_per_s : array-like, shape (n,)
-            :math:`y`; NaN gives 0 where unknown, [tokens/s].
-        batch_size, context_tokens : array-like, shape (n,)
-            The load, NaN where not stated.
-
-        Returns
-        -------
-        numpy.ndarray, shape (n,)
-            In [0, 1).
-
-        Raises
-        ------
-        ParameterError
-            If a throughput is not positive.
-
-        Notes
-        -----
-        Only workloads at equal batch and context are compared: a slower baseline at a longer
-        context is KV reading, not time outside decoding.
         """
         rate, batch, context = np.broadcast_arrays(
             np.asarray(tokens_per_s, dtype=np.float64),

@@ -3,7 +3,6 @@
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from specmodel.prediction import Prediction, predict
 from specmodel.prior import Prior, load_prior
 from specmodel.question import AcceptLength, Configuration, Question, Run
 from specmodel.records import from_record, to_record
+from specmodel.statistics import NORMAL_95
 from specmodel.version import __version__
 
 Array = NDArray[np.float64]
@@ -36,65 +36,36 @@ _FILE = CheckedJson(
 )
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What the points say of one configuration, by the plain identity.
+    """What the points say of one configuration, by the identity R = tau y0 / y."""
 
-    Parameters
-    ----------
-    configuration : Configuration
-        Which one.
-    num_points : int
-        Rows of it.
-    accept_length : tuple of float
-        Smallest and largest, [tokens].
-    round_cost : tuple of float
-        Smallest, median and largest of accept_length x baseline / throughput, [baseline steps].
-    accept_length_at : float
-        Accept length of its first row, [tokens].
-    output_tokens_per_s, baseline_tokens_per_s : float
-        Throughputs of its first row, [tokens/s].
-    decode_round_cost : float
-        Median of the same with the time that is not decoding taken out where it was measured, [baseline
-        steps].
-    """
-
-    configuration: Configuration
-    num_points: int
-    accept_length: tuple[float, float]
+    configuration: Configuration  # which one
+    num_points: int  # rows of it
+    accept_length: tuple[float, float]  # smallest and largest, [tokens]
+    # smallest, median and largest of accept_length x baseline / throughput, [baseline steps]
     round_cost: tuple[float, float, float]
-    accept_length_at: float
-    output_tokens_per_s: float
+    accept_length_at: float  # accept length of its first row, [tokens]
+    output_tokens_per_s: float  # throughputs of its first row, [tokens/s]
     baseline_tokens_per_s: float
+    # median of the same with the time that is not decoding taken out where it was measured,
+    # [baseline steps]
     decode_round_cost: float
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ConstantEstimate:
-    """One constant after the points.
+    """Posterior of one constant, with its prior."""
 
-    Parameters
-    ----------
-    name : str
-        As in `specmodel.constants.NAMES`.
-    value, low, high : float
-        Median and central 90 % interval.
-    prior_value, prior_low, prior_high : float
-        The same before the points.
-    learned : float
-        1 - posterior sd / prior sd on the internal scale, the prior as wide as the points made it: 0
-        means the points say nothing, [0, 1].
-    """
-
-    name: str
-    value: float
+    name: str  # as in `specmodel.constants.NAMES`
+    value: float  # median and central 90 % interval
     low: float
     high: float
-    prior_value: float
+    prior_value: float  # the same before the points
     prior_low: float
     prior_high: float
+    # 1 - posterior sd / prior sd on the internal scale, the prior as wide as the points made
+    # it: 0 means the points say nothing, [0, 1]
     learned: float
 
     @property
@@ -109,11 +80,9 @@ PRIOR_DOMINATED = 0.1
 
 _DRAFT = ("step_cost", "tree_cost")
 _EXPONENT = NAMES.index("draft_time_exponent")
-_NORMAL_95 = 1.6448536269514722
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Calibration:
     """A system's constants with everything that a prediction needs.
 
@@ -266,7 +235,7 @@ class Calibration:
         )
         prior_mean, prior_sd = self._at_load(self.prior.mean, self.prior.covariance)
         _, widened_sd = self._at_load(self.prior.mean, self.posterior.prior_covariance)
-        spread = np.array([-_NORMAL_95, 0.0, _NORMAL_95])[:, None]
+        spread = np.array([-NORMAL_95, 0.0, NORMAL_95])[:, None]
         after, before = to_natural(mean + spread * sd), to_natural(prior_mean + spread * prior_sd)
         estimates = []
         for index, name in enumerate(NAMES):

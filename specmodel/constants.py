@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,28 +16,15 @@ class Scale(Enum):
     LOGIT = "logit"
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Constant:
-    """One constant of the model.
+    """One constant of the model."""
 
-    Parameters
-    ----------
-    name, symbol : str
-        The name in files and code; the symbol in formulas.
-    scale : Scale
-        Positive constants are normal in their logarithm, shares in their logit.
-    meaning : str
-        What it is, with its unit, for a person to read.
-    needs : str
-        Which measurements tell it apart from the others.
-    """
-
-    name: str
+    name: str  # the name in files and code; the symbol in formulas
     symbol: str
-    scale: Scale
-    meaning: str
-    needs: str
+    scale: Scale  # positive constants are normal in their logarithm, shares in their logit
+    meaning: str  # what it is, with its unit, for a person to read
+    needs: str  # which measurements tell it apart from the others
 
 
 CONSTANTS: tuple[Constant, ...] = (
@@ -113,34 +99,7 @@ _IS_LOGIT = np.array([constant.scale is Scale.LOGIT for constant in CONSTANTS])
 
 
 def index_of(name: str) -> int:
-    r"""Position of a constant in every vector of constants.
-
-    .. math:: i \text{ such that } \text{NAMES}_i = \text{name}
-
-    Parameters
-    ----------
-    name : str
-        A constant's name.
-
-    Returns
-    -------
-    int
-        Zero-based position, below `NUM_CONSTANTS`.
-
-    Raises
-    ------
-    UnknownKeyError
-        If there is no such constant.
-
-    Notes
-    -----
-    The order is part of the calibration file's covariance; it is written there by name.
-
-    Examples
-    --------
-    >>> index_of("fixed_cost")
-    0
-    """
+    """Position of a constant in every vector of constants."""
     if name not in NAMES:
         raise UnknownKeyError("constant", name, list(NAMES))
     return NAMES.index(name)
@@ -151,24 +110,7 @@ def to_natural(internal: NDArray[np.float64]) -> NDArray[np.float64]:
 
     .. math:: \theta = e^{x} \quad\text{or}\quad \theta = 1/(1+e^{-x})
 
-    Parameters
-    ----------
-    internal : numpy.ndarray, shape (..., NUM_CONSTANTS)
-        :math:`x`, on the log or logit scale, [-].
-
-    Returns
-    -------
-    numpy.ndarray, shape of `internal`
-        Positive constants above 0, shares inside (0, 1).
-
-    Notes
-    -----
     Log-normal and logit-normal priors keep every draw physical; theory.md part D.
-
-    Examples
-    --------
-    >>> to_natural(np.zeros(9)).tolist()
-    [1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5]
     """
     x = np.clip(np.asarray(internal, dtype=np.float64), -60.0, 60.0)
     return np.where(_IS_LOGIT, 1.0 / (1.0 + np.exp(-x)), np.exp(x))
@@ -178,26 +120,6 @@ def to_internal(natural: NDArray[np.float64]) -> NDArray[np.float64]:
     r"""Constants on the scale on which their prior is normal; the inverse of `to_natural`.
 
     .. math:: x = \ln\theta \quad\text{or}\quad x = \ln\frac{\theta}{1-\theta}
-
-    Parameters
-    ----------
-    natural : numpy.ndarray, shape (..., NUM_CONSTANTS)
-        :math:`\theta`: positive constants above 0, shares inside (0, 1).
-
-    Returns
-    -------
-    numpy.ndarray, shape of `natural`
-        :math:`x`, [-].
-
-    Notes
-    -----
-    Values at a bound have no finite image and come back infinite.
-
-    Examples
-    --------
-    >>> natural = np.array([1.1, 0.06, 0.1, 0.3, 0.1, 0.6, 0.8, 0.7, 0.9])
-    >>> bool(np.allclose(to_natural(to_internal(natural)), natural))
-    True
     """
     value = np.asarray(natural, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -208,25 +130,6 @@ def slope(natural: NDArray[np.float64]) -> NDArray[np.float64]:
     r"""Derivative of each constant with respect to its internal scale.
 
     .. math:: \theta' = \theta \quad\text{or}\quad \theta' = \theta(1-\theta)
-
-    Parameters
-    ----------
-    natural : numpy.ndarray, shape (..., NUM_CONSTANTS)
-        :math:`\theta`.
-
-    Returns
-    -------
-    numpy.ndarray, shape of `natural`
-        :math:`d\theta/dx`, not negative.
-
-    Notes
-    -----
-    Used by the fit and by the delta method of every interval.
-
-    Examples
-    --------
-    >>> slope(np.full(9, 0.5)).tolist()
-    [0.5, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25, 0.25]
     """
     value = np.asarray(natural, dtype=np.float64)
     return np.where(_IS_LOGIT, value * (1.0 - value), value)

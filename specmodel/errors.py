@@ -12,19 +12,7 @@ class SpecModelError(Exception):
 
 
 class ParameterError(SpecModelError, ValueError):
-    """A value is outside what is possible.
-
-    Parameters
-    ----------
-    name : str
-        The parameter, as the caller wrote it.
-    value : object
-        What was given.
-    allowed : str
-        What is possible, for a person to read.
-    hint : str, optional
-        What to do about it.
-    """
+    """A value is outside what is possible."""
 
     def __init__(self, name: str, value: object, allowed: str, hint: str = "") -> None:
         self.name, self.value, self.allowed, self.hint = name, value, allowed, hint
@@ -32,17 +20,7 @@ class ParameterError(SpecModelError, ValueError):
 
 
 class UnknownKeyError(SpecModelError, KeyError):
-    """A name is not in a catalogue (a packaged system, a source, a constant).
-
-    Parameters
-    ----------
-    what : str
-        The kind of thing that was looked up.
-    key : str
-        The name that was not found.
-    known : sequence of str
-        The names that exist.
-    """
+    """A name is not in a catalogue (a packaged system, a source, a constant)."""
 
     def __init__(self, what: str, key: str, known: list[str]) -> None:
         self.what, self.key, self.known = what, key, known
@@ -53,19 +31,7 @@ class UnknownKeyError(SpecModelError, KeyError):
 
 
 class FormatError(SpecModelError, ValueError):
-    """A file cannot be read as what it should be.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-    reason : str
-        What is wrong, what was found, what is allowed, what to do.
-    line : int, optional
-        Where, 1-based.
-    code : str, optional
-        A short name of the defect for machines.
-    """
+    """A file cannot be read as what it should be."""
 
     def __init__(
         self, path: Path | str, reason: str, *, line: int | None = None, code: str = ""
@@ -76,17 +42,7 @@ class FormatError(SpecModelError, ValueError):
 
 
 class IncompatiblePointsError(SpecModelError, ValueError):
-    """Rows that cannot be one fit: they differ in a field that must be equal.
-
-    Parameters
-    ----------
-    field : str
-        The field in which they differ.
-    values : sequence of str
-        The values found.
-    hint : str, optional
-        What to do about it.
-    """
+    """Rows that cannot be one fit: they differ in a field that must be equal."""
 
     def __init__(self, field: str, values: list[str], hint: str = "") -> None:
         self.field, self.values, self.hint = field, values, hint
@@ -96,15 +52,7 @@ class IncompatiblePointsError(SpecModelError, ValueError):
 
 
 class FitError(SpecModelError, RuntimeError):
-    """The points do not allow a fit.
-
-    Parameters
-    ----------
-    reason : str
-        Why, and what to do.
-    result : object, optional
-        The best so far, which is not trusted.
-    """
+    """The points do not allow a fit."""
 
     def __init__(self, reason: str, result: Any = None) -> None:
         self.reason, self.result = reason, result
@@ -131,17 +79,7 @@ class ImpossibleAnswerError(SpecModelError, ValueError):
 
 
 class MissingExtraError(SpecModelError, ImportError):
-    """Something needs packages that come with an extra of the distribution, and they are not there.
-
-    Parameters
-    ----------
-    what : str
-        What needs them.
-    packages : sequence of str
-        The packages that are missing.
-    extra : str
-        The extra that brings them.
-    """
+    """Something needs packages that come with an extra of the distribution, and they are not there."""
 
     def __init__(self, what: str, packages: list[str], extra: str) -> None:
         self.what, self.packages, self.extra = what, packages, extra
@@ -153,15 +91,7 @@ class MissingExtraError(SpecModelError, ImportError):
 
 
 class ExtrapolationWarning(UserWarning):
-    """A value is outside the range that the constants were fitted on.
-
-    Parameters
-    ----------
-    axis : str
-        The quantity.
-    value, low, high : float
-        What was asked for, and the range of the points.
-    """
+    """A value is outside the range that the constants were fitted on."""
 
     def __init__(self, axis: str, value: float, low: float, high: float) -> None:
         self.axis, self.value, self.low, self.high = axis, value, low, high

@@ -1,7 +1,6 @@
-"""What is believed after the points: constants, effects, their covariance, and what they predict."""
+"""Posterior of a system's constants and effects, jointly normal, and its predictive distribution."""
 
 from dataclasses import dataclass, fields
-from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,7 @@ from specmodel.cost import RoundTerms
 from specmodel.errors import ParameterError
 from specmodel.prior import Noise, Prior
 from specmodel.speedup import log_speedup_gradient
-from specmodel.student_t import student_t_cdf, student_t_quantile
+from specmodel.statistics import student_t_cdf, student_t_quantile
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -25,29 +24,16 @@ def effect_index(known: tuple[object, ...], one: object) -> int:
     return known.index(one) if one in known else NEW
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Rows to fit or to predict, as arrays of one length.
+    """Rows to fit or to predict, as arrays of one length."""
 
-    Parameters
-    ----------
-    terms : RoundTerms
-        Known quantities of the rounds.
-    accept_length : numpy.ndarray
-        Tokens per request and round, bonus token included, [tokens].
-    baseline_deficit : numpy.ndarray
-        How much slower the workload's baseline is than the fastest at this load, [0, 1).
-    measured_share : numpy.ndarray
-        Non-decode share where measured, NaN elsewhere, [-].
-    configuration, run : numpy.ndarray of int
-        Index into the effects of configurations and of runs; `NEW` for one not seen.
-    """
-
-    terms: RoundTerms
-    accept_length: Array
+    terms: RoundTerms  # known quantities of the rounds
+    accept_length: Array  # tokens per request and round, bonus token included, [tokens]
+    # how much slower the workload's baseline is than the fastest at this load, [0, 1)
     baseline_deficit: Array
-    measured_share: Array
+    measured_share: Array  # non-decode share where measured, NaN elsewhere, [-]
+    # index into the effects of configurations and of runs; `NEW` for one not seen
     configuration: Index
     run: Index
 
@@ -66,28 +52,15 @@ class Rows:
         )
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LogSpeedup:
-    """Predictive distribution of the logarithm of the speed-up: Student-t per row.
+    """Predictive distribution of the logarithm of the speed-up: Student-t per row."""
 
-    Parameters
-    ----------
-    location, log_sd : numpy.ndarray
-        Centre and scale, [-].
-    degrees_of_freedom : numpy.ndarray
-        Of the Student-t distribution, [-].
-    by_accept_length : numpy.ndarray
-        Elasticity of the speed-up with respect to accept length, [-].
-    non_decode_share : numpy.ndarray
-        Used for each row, [-].
-    """
-
-    location: Array
+    location: Array  # centre and scale, [-]
     log_sd: Array
-    degrees_of_freedom: Array
-    by_accept_length: Array
-    non_decode_share: Array
+    degrees_of_freedom: Array  # of the Student-t distribution, [-]
+    by_accept_length: Array  # elasticity of the speed-up with respect to accept length, [-]
+    non_decode_share: Array  # used for each row, [-]
 
     def quantile(self, probability: float) -> Array:
         """Speed-up below which the truth lies with this probability."""
@@ -100,38 +73,22 @@ class LogSpeedup:
         return student_t_cdf(standard, self.degrees_of_freedom)
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Posterior:
-    """Constants and effects after the points, jointly normal on their internal scale.
+    """Posterior of constants and effects, jointly normal on their internal scale (Laplace approximation)."""
 
-    Parameters
-    ----------
-    mean : numpy.ndarray, shape (NUM_CONSTANTS + c + r,)
-        Constants on the internal scale, then c configuration effects on ln R, then r run effects on
-        ln S.
-    covariance : numpy.ndarray, square
-        Of the same vector.
-    num_configurations : int
-        c; the others are runs.
-    noise : Noise
-        The prior's noise.
-    noise_scale, effect_scale : float
-        Factors on the standard deviation of rows, and on those of configurations and runs, learned
-        from the points, [-].
-    degrees_of_freedom : float
-        Of the noise, [-].
-    prior_covariance : numpy.ndarray, shape (NUM_CONSTANTS, NUM_CONSTANTS)
-        Of the constants before the points; normal, so it does not make tails heavy.
-    """
-
+    # constants on the internal scale, then c configuration effects on ln R, then r run
+    # effects on ln S
     mean: Array
-    covariance: Array
-    num_configurations: int
-    noise: Noise
+    covariance: Array  # of the same vector
+    num_configurations: int  # c; the others are runs
+    noise: Noise  # the prior's noise
+    # factors on the standard deviation of rows, and on those of configurations and runs,
+    # learned from the points, [-]
     noise_scale: float
     effect_scale: float
-    degrees_of_freedom: float
+    degrees_of_freedom: float  # of the noise, [-]
+    # of the constants before the points; normal, so it does not make tails heavy
     prior_covariance: Array
 
     def __post_init__(self) -> None:
@@ -184,22 +141,6 @@ class Posterior:
         r"""Predictive distribution of the speed-up of a new measurement of each row.
 
         .. math:: \operatorname{var} = J C J^\top + \lambda^2(\sigma_\text{row}^2 + \ldots)
-
-        Parameters
-        ----------
-        rows : Rows
-            What to predict.
-        accept_log_sd : array-like
-            Standard deviation of the logarithm of the accept length, [-].
-
-        Returns
-        -------
-        LogSpeedup
-
-        Notes
-        -----
-        Delta method at the mode: parameters, effects of configuration and run (learned where seen,
-        drawn anew where not), measurement noise, and what the batch curve was carried.
         """
         constants = self.constants
         location, gradient, decode, share = log_speedup_gradient(

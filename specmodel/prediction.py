@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, final
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from specmodel.errors import ImpossibleAnswerError
 from specmodel.posterior import NEW, Posterior, Rows, effect_index
 from specmodel.question import Configuration, Estimate, Question, Run
 from specmodel.speedup import accept_length_for_speedup, log_speedup_gradient
+from specmodel.statistics import NORMAL_95
 
 Array = NDArray[np.float64]
 
@@ -27,7 +28,6 @@ CENTRAL = 0.90
 """Probability inside every interval. [-]"""
 
 _LOW, _HIGH = (1 - CENTRAL) / 2, (1 + CENTRAL) / 2
-_NORMAL_HIGH = 1.6448536269514722
 _UNSOUND_POINTS = (
     "a baseline or an accept length of the points is wrong: measure them again at the same load"
 )
@@ -70,28 +70,16 @@ class Predictable(Protocol):
     def draft_scale(self) -> float: ...
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BreakdownTerm:
-    """One part of the round.
+    """One part of the round."""
 
-    Parameters
-    ----------
-    term : str
-        What it is.
-    share : float
-        Of the round time, [-].
-    time_s : float or None
-        Where the baseline's step time is known, [s].
-    """
-
-    term: str
-    share: float
-    time_s: float | None
+    term: str  # what it is
+    share: float  # of the round time, [-]
+    time_s: float | None  # where the baseline's step time is known, [s]
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Prediction:
     """The answer to a question.
 
@@ -235,7 +223,7 @@ def predict_each(
 
 def _round_cost(log_cost: float, log_sd: float) -> Estimate:
     """Mean round cost of a posterior with its interval."""
-    low, median, high = np.exp(log_cost + log_sd * np.array([-_NORMAL_HIGH, 0.0, _NORMAL_HIGH]))
+    low, median, high = np.exp(log_cost + log_sd * np.array([-NORMAL_95, 0.0, NORMAL_95]))
     return Estimate(median=float(median), low=float(low), high=float(high))
 
 
@@ -266,34 +254,6 @@ def accept_length_over(cost: Estimate, target_speedup: float, non_decode_share: 
     r"""Accept length for a speed-up, over the interval of a round cost.
 
     .. math:: \tau = \frac{(1-f) R}{1/S - f}
-
-    Parameters
-    ----------
-    cost : Estimate
-        :math:`R`, [baseline steps].
-    target_speedup : float
-        :math:`S`, positive, [-].
-    non_decode_share : float
-        :math:`f`, in [0, 1), [-].
-
-    Returns
-    -------
-    Estimate
-        Infinite where no accept length reaches the speed-up, [tokens].
-
-    Raises
-    ------
-    ParameterError
-        If a number is outside its range.
-
-    Notes
-    -----
-    At a speed-up of 1 it is the break-even accept length.
-
-    Examples
-    --------
-    >>> accept_length_over(Estimate(median=2.0, low=1.5, high=2.5), 1.0, 0.0)
-    Estimate(median=2.0, low=1.5, high=2.5)
     """
     values = accept_length_for_speedup(
         target_speedup, np.array([cost.median, cost.low, cost.high]), non_decode_share

@@ -1,10 +1,10 @@
-"""What is believed of a serving system before its own points: learned from public systems."""
+"""Prior of a serving system's constants, learned from public systems."""
 
 import json
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,59 +24,29 @@ ANY_ENGINE = "any"
 
 
 def family_of(engine: str) -> str:
-    r"""Family of engines whose prior fits an engine.
+    """Family of engines whose prior fits an engine.
 
-    .. math:: \text{engine} \mapsto \text{family}
-
-    Parameters
-    ----------
-    engine : str
-        As the points name it; empty where unknown.
-
-    Returns
-    -------
-    str
-        ``sglang`` or ``any``.
-
-    Notes
-    -----
     Round cost is a property of the engine (theory.md B1): optimised baselines shrink the step while the
     cost of drafting stays. Only SGLang has enough public systems for a prior of its own.
-
-    Examples
-    --------
-    >>> family_of("SGLang"), family_of("")
-    ('sglang', 'any')
     """
     return "sglang" if engine.strip().lower() == "sglang" else ANY_ENGINE
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Noise:
-    r"""Spread of measurements around the model, on the log scale of the speed-up.
+    """Spread of measurements around the model, on the log scale of the speed-up."""
 
-    Parameters
-    ----------
-    row_log_sd : float
-        Independent from row to row: measurement noise, [-].
-    configuration_log_sd : float
-        Shared by all rows of one configuration: what the form of the round cost misses, [-].
-    run_log_sd : float
-        Shared by all rows of one workload, chains and trees apart: what the baseline of the workload
-        misses, [-].
-    degrees_of_freedom : float
-        How sure these are for a new system; intervals are Student-t with at least as many, [-].
-    """
-
-    row_log_sd: float
+    row_log_sd: float  # independent from row to row: measurement noise, [-]
+    # shared by all rows of one configuration: what the form of the round cost misses, [-]
     configuration_log_sd: float
+    # shared by all rows of one workload, chains and trees apart: what the baseline of the
+    # workload misses, [-]
     run_log_sd: float
+    # how sure these are for a new system; intervals are Student-t with at least as many, [-]
     degrees_of_freedom: float
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Prior:
     """Normal prior of the constants on their internal scale, and the noise.
 
@@ -122,29 +92,7 @@ def _packaged() -> dict[str, Any]:
 
 
 def target_key(target_model: str) -> str:
-    r"""Name under which a target model is looked up: without organisation and case.
-
-    .. math:: \text{org/Name} \mapsto \text{name}
-
-    Parameters
-    ----------
-    target_model : str
-        As a file or an engine writes it.
-
-    Returns
-    -------
-    str
-        Lower case, last path component, stripped.
-
-    Notes
-    -----
-    Decides which systems a prior leaves out when a target model is evaluated.
-
-    Examples
-    --------
-    >>> target_key("meta-llama/Llama-3.1-8B-Instruct")
-    'llama-3.1-8b-instruct'
-    """
+    """Name under which a target model is looked up: without organisation and case."""
     return target_model.rstrip("/").rsplit("/", 1)[-1].strip().lower()
 
 

@@ -1,13 +1,11 @@
 """What to predict: configurations, accept lengths and questions, as plain records."""
 
 from dataclasses import dataclass
-from typing import final
 
 from specmodel.errors import ParameterError
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Configuration:
     """How a round drafts and verifies, and the load; None where it is not known.
 
@@ -65,39 +63,21 @@ class Configuration:
         return ", ".join(parts)
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Run:
-    """Rows that share a baseline and a way of drafting.
+    """Rows that share a baseline and a way of drafting."""
 
-    Parameters
-    ----------
-    workload : str
-        Empty where the points do not name it.
-    tree : bool
-        Whether topk is above 1.
-    batch_size, context_tokens : float or None
-        The load.
-    """
-
-    workload: str
-    tree: bool
-    batch_size: float | None = None
+    workload: str  # empty where the points do not name it
+    tree: bool  # whether topk is above 1
+    batch_size: float | None = None  # the load
     context_tokens: float | None = None
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """Median and central 90 % interval.
+    """Median and central 90 % interval."""
 
-    Parameters
-    ----------
-    median, low, high : float
-        In the unit of the quantity.
-    """
-
-    median: float
+    median: float  # in the unit of the quantity
     low: float
     high: float
 
@@ -106,8 +86,7 @@ class Estimate:
         return Estimate(median=self.median * factor, low=self.low * factor, high=self.high * factor)
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class AcceptLength:
     """An accept length with what is known of its spread.
 
@@ -128,8 +107,7 @@ class AcceptLength:
         return cls(estimate=Estimate(median=value, low=value, high=value))
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Question:
     """What to predict.
 
@@ -156,26 +134,7 @@ class Question:
 
 
 def longest_accept_length(configuration: Configuration) -> float | None:
-    """Most tokens that a round of a configuration can emit; None where that is not known.
-
-    Parameters
-    ----------
-    configuration : Configuration
-        Depth, branching and verified tokens.
-
-    Returns
-    -------
-    float or None
-        ``num_steps + 1``, or the verified tokens where they are fewer, or where one draft step
-        proposes a whole block, [tokens].
-
-    Examples
-    --------
-    >>> longest_accept_length(Configuration(num_steps=5))
-    6.0
-    >>> longest_accept_length(Configuration(num_steps=1, num_draft_tokens=8.0))
-    8.0
-    """
+    """Most tokens that a round of a configuration can emit; None where that is not known."""
     num_steps, tokens = configuration.num_steps, configuration.num_draft_tokens
     if num_steps is None or tokens is None:
         return tokens

@@ -7,57 +7,28 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import Any, final
+from typing import Any
 
 from specmodel.errors import ParameterError, UnknownKeyError
-
-__all__ = ["KINDS", "Source", "source", "sources"]
 
 KINDS = ("paper", "post", "page", "issue", "pull request", "data", "compiled")
 """What a source can be. ``compiled`` is put together by this project from several documents."""
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Source:
-    """One document.
+    """One document."""
 
-    Parameters
-    ----------
-    key : str
-        What docstrings, tables and constants cite.
-    kind : str
-        One of `KINDS`.
-    title : str
-        Title, or what the document holds.
-    authors : tuple of str
-        People, or the organisation and repository; empty when compiled.
-    year : int or None
-        Year of publication; None where the document does not say.
-    url, locator : str or None
-        The document and the place in it. A compiled source has neither: its rows carry their own.
-    version : str or None
-        State of the document that was read.
-
-    Raises
-    ------
-    ParameterError
-        If the kind is unknown, the title empty, or an address not https.
-
-    Examples
-    --------
-    >>> source("leviathan2023").authors[0]
-    'Yaniv Leviathan'
-    """
-
-    key: str
-    kind: str
-    title: str
-    authors: tuple[str, ...]
-    year: int | None
+    key: str  # what docstrings, tables and constants cite
+    kind: str  # one of `KINDS`
+    title: str  # title, or what the document holds
+    authors: tuple[str, ...]  # people, or the organisation and repository; empty when compiled
+    year: int | None  # year of publication; None where the document does not say
+    # the document and the place in it. A compiled source has neither: its rows carry their
+    # own
     url: str | None
     locator: str | None
-    version: str | None
+    version: str | None  # state of the document that was read
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -67,37 +38,10 @@ class Source:
         if self.url is not None and not self.url.startswith("https://"):
             raise ParameterError(f"url of source {self.key}", self.url, "an https address")
 
-    @property
-    def citation(self) -> str:
-        """One line for a reader: authors, year, title, place, address; what is unknown is left out."""
-        names = self.authors if len(self.authors) <= 3 else (self.authors[0], "others")
-        who = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
-        when = f" ({self.year})" if self.year is not None else ""
-        lead = f"{who}{when}: " if who or when else ""
-        return ". ".join(filter(None, (f"{lead}{self.title}", self.locator, self.url)))
-
 
 @cache
 def sources() -> Mapping[str, Source]:
-    r"""Every registered source by its key.
-
-    .. math:: \text{key} \mapsto \text{source}
-
-    Returns
-    -------
-    mapping of str to Source
-        In the order of the file; cannot be changed.
-
-    Notes
-    -----
-    Read once from ``data/sources.toml``. The tests hold the register complete in both directions:
-    whatever is cited is registered, whatever is registered is cited.
-
-    Examples
-    --------
-    >>> sources()["moesd2025"].year
-    2025
-    """
+    """Every registered source by its key."""
     text = resources.files("specmodel").joinpath("data", "sources.toml").read_text("utf-8")
     return MappingProxyType(
         {key: _source_from_table(key, table) for key, table in tomllib.loads(text).items()}
@@ -105,33 +49,7 @@ def sources() -> Mapping[str, Source]:
 
 
 def source(key: str) -> Source:
-    r"""Registered source of that key.
-
-    .. math:: \text{key} \mapsto \text{source}
-
-    Parameters
-    ----------
-    key : str
-        As cited in a docstring, a table or a constant.
-
-    Returns
-    -------
-    Source
-
-    Raises
-    ------
-    UnknownKeyError
-        If there is none; `known` holds the closest keys, or all when none is close.
-
-    Notes
-    -----
-    Tables of measured points cite by their column ``source_id``.
-
-    Examples
-    --------
-    >>> source("leviathan2023").citation
-    'Yaniv Leviathan, Matan Kalman and Yossi Matias (2023): Fast Inference from Transformers via Speculative Decoding. https://arxiv.org/abs/2211.17192'
-    """
+    """Registered source of that key."""
     known = sources()
     if key not in known:
         close = difflib.get_close_matches(key, known, n=5, cutoff=0.5)

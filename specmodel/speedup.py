@@ -42,36 +42,8 @@ def speedup(
 
     .. math:: \frac{1}{S} = f + (1-f)\frac{R}{\tau}
 
-    Parameters
-    ----------
-    accept_length : array-like
-        :math:`\tau`, tokens per request and round, bonus token included, positive, [tokens].
-    round_cost : array-like
-        :math:`R`, round time per baseline step, positive, [-].
-    non_decode_share : array-like
-        :math:`f`, share of baseline wall time that is not decoding, in [0, 1), [-].
-
-    Returns
-    -------
-    numpy.ndarray, broadcast shape
-        :math:`S`, positive, below ``1 / non_decode_share``, [-].
-
-    Raises
-    ------
-    ParameterError
-        If an argument is outside its range.
-
-    Notes
-    -----
     Amdahl's law over the decoding part; theory.md parts C and 2. With f = 0 it is accept length over
     round cost.
-
-    Examples
-    --------
-    >>> float(speedup(2.1, 2.2965).round(4))
-    0.9144
-    >>> float((90.0 * speedup(2.75, 2.2965)).round(1))
-    107.8
     """
     tokens, cost = _positive("accept_length", accept_length), _positive("round_cost", round_cost)
     share = _share(non_decode_share)
@@ -218,34 +190,6 @@ def non_decode_share_from_ttft(
     r"""Share of a request's wall time before its first token.
 
     .. math:: f = \frac{t_\text{first}}{t_\text{first} + (N - 1)\, t_\text{token}}
-
-    Parameters
-    ----------
-    ttft_s : array-like
-        Time to first token, not negative, [s].
-    output_tokens : array-like
-        :math:`N`, tokens of a request, at least 1, [tokens].
-    tpot_s : array-like
-        Time per output token after the first, without speculation, positive, [s].
-
-    Returns
-    -------
-    numpy.ndarray, broadcast shape
-        :math:`f` in [0, 1], [-].
-
-    Raises
-    ------
-    ParameterError
-        If an argument is outside its range.
-
-    Notes
-    -----
-    Direct measurement of the non-decode share where a benchmark states TTFT and output length.
-
-    Examples
-    --------
-    >>> float(non_decode_share_from_ttft(1.0, 101, 0.04))
-    0.2
     """
     first = np.asarray(ttft_s, dtype=np.float64)
     tokens = np.asarray(output_tokens, dtype=np.float64)
@@ -265,29 +209,8 @@ def non_decode_share_from_baselines(
 
     .. math:: f_w = f_0 + \kappa (1 - f_0) \left(1 - \frac{y_w}{y_\max}\right)
 
-    Parameters
-    ----------
-    non_decode_share : array-like
-        :math:`f_0`, of the workload with the fastest baseline, in [0, 1), [-].
-    baseline_share : array-like
-        :math:`\kappa`, in [0, 1], [-].
-    baseline_deficit : array-like
-        :math:`1 - y_w/y_\max` at equal batch and context, in [0, 1), [-].
-
-    Returns
-    -------
-    numpy.ndarray, broadcast shape
-        :math:`f_w` in [0, 1), [-].
-
-    Notes
-    -----
     One target at one batch and context has one decode step, so slower baselines hold time that is
     not decoding. theory.md B9.
-
-    Examples
-    --------
-    >>> float(non_decode_share_from_baselines(0.05, 1.0, 0.2).round(3))
-    0.24
     """
     base = np.asarray(non_decode_share, dtype=np.float64)
     extra = np.asarray(baseline_share, dtype=np.float64) * np.asarray(baseline_deficit)
@@ -304,39 +227,6 @@ def log_speedup_gradient(
     r"""Logarithm of the speed-up and its derivatives: what fits and intervals are made of.
 
     .. math:: \ln S = -\ln\left(f_w + (1-f_w)\frac{R}{\tau}\right)
-
-    Parameters
-    ----------
-    constants : numpy.ndarray, shape (NUM_CONSTANTS,)
-        In natural units.
-    terms : RoundTerms
-        The n configurations.
-    accept_length : numpy.ndarray, shape (n,)
-        :math:`\tau`, [tokens].
-    baseline_deficit : numpy.ndarray, shape (n,)
-        :math:`1 - y_w/y_\max`, [-].
-    measured_share : numpy.ndarray, shape (n,)
-        Non-decode share where it was measured directly, NaN elsewhere, [-].
-
-    Returns
-    -------
-    tuple of numpy.ndarray
-        :math:`\ln S` (n,); gradient in natural constants (n, NUM_CONSTANTS);
-        :math:`\partial\ln S/\partial\ln\tau` (n,), which is minus that by :math:`\ln R`; and the
-        non-decode share (n,).
-
-    Notes
-    -----
-    Exact derivatives; checked against finite differences in the tests.
-
-    Examples
-    --------
-    >>> from specmodel.cost import round_terms
-    >>> constants = np.array([1.1, 0.05, 0.1, 0.3, 0.0, 0.6, 0.8, 0.7, 0.9])
-    >>> zero, none = np.zeros(1), np.full(1, np.nan)
-    >>> log_s, *_ = log_speedup_gradient(constants, round_terms(num_steps=4), np.array([2.6]), zero, none)
-    >>> float(np.exp(log_s)[0])
-    2.0
     """
     cost, cost_gradient = round_cost_gradient(constants, terms)
     modelled = non_decode_share_from_baselines(
@@ -353,3 +243,22 @@ def log_speedup_gradient(
     gradient[:, _SHARE] = by_share * (1.0 - constants[_BASELINE] * baseline_deficit)
     gradient[:, _BASELINE] = by_share * (1.0 - constants[_SHARE]) * baseline_deficit
     return -np.log(inverse), gradient, decode, share
+
+
+def textbook_speedup(
+    accept_length: ArrayLike, num_steps: ArrayLike, draft_cost_ratio: ArrayLike
+) -> Array:
+    r"""Speed-up when a round costs its draft steps and exactly one target step, to compare with.
+
+    .. math:: S = \frac{\tau}{kc+1}
+
+    Theorem 3.8 of [leviathan2023]_ with a measured accept length in place of the constant-rate sum, so
+    that only its cost side is tested: 18 % off on its own paper's measurements (theory.md A1).
+    """
+    least = {"accept_length": 1.0, "num_steps": 0.0, "draft_cost_ratio": 0.0}
+    given = (accept_length, num_steps, draft_cost_ratio)
+    for (name, bound), value in zip(least.items(), given, strict=True):
+        if not np.all(np.isfinite(value) & (np.asarray(value) >= bound)):
+            raise ParameterError(name, value, f"finite and at least {bound:g}")
+    steps, ratio = np.asarray(num_steps), np.asarray(draft_cost_ratio)
+    return np.asarray(np.asarray(accept_length) / (steps * ratio + 1.0))

@@ -20,7 +20,7 @@ from specmodel.cost.relative import (
     MOVED_LOG_SD,
     octave_log_sd,
 )
-from specmodel.form_error import CONTEXT_ORIGIN_TOKENS
+from specmodel.model_error import CONTEXT_ORIGIN_TOKENS
 from specmodel.optimum import draw_rounds
 from specmodel.posterior import Rows
 from specmodel.prediction import log_round_cost, question_rows

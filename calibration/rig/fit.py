@@ -11,7 +11,7 @@ from calibration.points.arrays import SystemRows, numbers, texts
 from calibration.rig.scenario import round_shape
 from specmodel.constants import index_of
 from specmodel.errors import FitError
-from specmodel.form_error import FormError, Loads
+from specmodel.model_error import Loads, ModelError
 from specmodel.physical_fit import PhysicalFit, Priced, measured_covariance
 from specmodel.posterior import Posterior
 from specmodel.rig import Rig
@@ -170,7 +170,7 @@ def fit_physical(
     times: MeasuredTimes,
     *,
     record: Mapping[str, Any] | None = None,
-    form: FormError | None = None,
+    form: ModelError | None = None,
 ) -> PhysicalFit:
     r"""Fit the factors of the physical form to measured steps and rounds.
 
@@ -179,7 +179,7 @@ def fit_physical(
     Gauss-Newton, whose moves are bounded and halved until they fit better; the posterior is that of
     the linear form at the end.
     """
-    spreads = form or FormError()
+    spreads = form or ModelError()
     prior_sd = factor_sd(rig)
     noise_sd = np.sqrt(
         (spreads.noise**2 + times.spread_sd**2) / times.counts + _depth_sd(rig, times) ** 2

@@ -24,8 +24,8 @@ from specmodel.ask import (
 )
 from specmodel.calibration import Calibration
 from specmodel.errors import FitError, ParameterError, UnknownKeyError
-from specmodel.form_error import DEGREES_OF_FREEDOM, Loads
 from specmodel.hardware import gpu
+from specmodel.model_error import DEGREES_OF_FREEDOM, Loads
 from specmodel.physical_fit import PhysicalFit
 from specmodel.prediction import (
     BreakdownTerm,
@@ -35,7 +35,7 @@ from specmodel.prediction import (
 )
 from specmodel.question import AcceptLength, Configuration, Estimate, Question
 from specmodel.rig.factors import FACTORS
-from specmodel.student_t import student_t_cdf
+from specmodel.statistics import student_t_cdf
 
 Array = NDArray[np.float64]
 

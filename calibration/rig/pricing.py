@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from calibration.rig.scenario import Scenario
 from specmodel.architecture import MemoryFit, require_fit
-from specmodel.form_error import DEGREES_OF_FREEDOM, Loads
+from specmodel.model_error import DEGREES_OF_FREEDOM, Loads
 from specmodel.physical_fit import PhysicalFit, Priced
 from specmodel.prediction import possible_round_cost, possible_speedup
 from specmodel.question import AcceptLength, Estimate
 from specmodel.rig.factors import FACTORS, factor_sd, multipliers_of, priced
-from specmodel.student_t import student_t_quantile
+from specmodel.statistics import student_t_quantile
 
 Array = NDArray[np.float64]
 

@@ -15,8 +15,8 @@ from specmodel.cost.forward import STEP_HOST_S, GraphCapture
 from specmodel.cost.physical_round import SCHEDULES, Engine, Schedule
 from specmodel.cost.relative import UNKNOWN_DEPTH_NUM_STEPS
 from specmodel.errors import FormatError, ParameterError, SpecModelError
-from specmodel.form_error import Loads
 from specmodel.hardware import gpu, gpus
+from specmodel.model_error import Loads
 from specmodel.question import Configuration, longest_accept_length
 from specmodel.records import from_record, to_record
 from specmodel.rig import Rig

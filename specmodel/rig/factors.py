@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from specmodel.cost.forward import PRIOR_LOG_SD, StepMultipliers
 from specmodel.errors import ParameterError
-from specmodel.form_error import Loads
+from specmodel.model_error import Loads
 from specmodel.physical_fit import Priced
 from specmodel.rig.served_model import Rig
 

@@ -12,13 +12,6 @@ from numpy.typing import NDArray
 
 from specmodel.arrival import BatchServer, paying_rates_per_s, speedup_at_rate
 from specmodel.errors import ParameterError
-from specmodel.queueing import (
-    ServingLoad,
-    crossover_rate_per_s,
-    decode_latency_s,
-    max_arrival_rate_per_s,
-    running_requests,
-)
 from tests.extent import sample
 
 Array = NDArray[np.float64]
@@ -48,6 +41,31 @@ def worked_servers(most: int = 5000) -> tuple[BatchServer, BatchServer]:
 # --- the closed form ---
 
 
+class LinearLoad(NamedTuple):
+    """Requests on a server whose step is linear in the batch: the means of theory.md B8 [kong2026]."""
+
+    output_tokens: float
+    fixed_step_time_s: float
+    step_time_per_request_s: float
+    prefill_time_s: float = 0.0
+
+    def busy_s(self, accept: float, marginal: float) -> float:
+        """Server time that one request takes for itself, which decides the largest rate."""
+        decode_s = self.output_tokens / accept * marginal * self.step_time_per_request_s
+        return decode_s + self.prefill_time_s
+
+    def latency_s(self, rate: float, accept: float = 1.0) -> float:
+        """L = N t0 / tau / (1 - lambda (N t1 / tau + P))."""
+        alone_s = self.output_tokens / accept * self.fixed_step_time_s
+        return alone_s / (1.0 - rate * self.busy_s(accept, 1.0))
+
+    def crossover_per_s(self, accept: float, fixed: float, marginal: float) -> float:
+        """Rate at which latency is equal with and without speculation, where it pays below."""
+        gain = accept - fixed
+        growth_s = self.output_tokens * self.step_time_per_request_s * (marginal - fixed)
+        return gain / (growth_s + self.prefill_time_s * gain)
+
+
 def test_the_worked_example(cost_table: Callable[[str], Table]) -> None:
     step, spec = worked_servers()
     limitless = [server.max_rate_per_s for server in worked_servers(most=1_000_000)]
@@ -72,33 +90,31 @@ def test_the_worked_example(cost_table: Callable[[str], Table]) -> None:
 def test_linear_steps_give_the_closed_form(
     tokens: float, alone_s: float, growth: float, accept: float, utilisation: float
 ) -> None:
-    load = ServingLoad(
+    load = LinearLoad(
         output_tokens=tokens, fixed_step_time_s=alone_s, step_time_per_request_s=growth * alone_s
     )
-    rate = utilisation * float(max_arrival_rate_per_s(load, accept_length=accept))
+    rate = utilisation / load.busy_s(accept, 1.0)
     server = BatchServer(
         linear(alone_s, growth * alone_s), output_tokens=tokens, accept_length=accept
     )
     found = server.at(rate)
-    expected_s = float(decode_latency_s(rate, load, accept_length=accept))
+    expected_s = load.latency_s(rate, accept)
     assert float(found.decode_latency_s) == pytest.approx(expected_s, rel=1e-6)
-    assert float(found.running_requests) == pytest.approx(
-        float(running_requests(rate, load, accept_length=accept)), rel=1e-6
-    )
+    assert float(found.running_requests) == pytest.approx(rate * expected_s, rel=1e-6)
     assert float(found.waiting_s) == pytest.approx(0.0, abs=1e-9 * expected_s)
 
 
 @pytest.mark.parametrize("rate", [1.0, 4.0, 8.0])
 def test_a_little_prefill_gives_the_closed_form(rate: float) -> None:
     prefill_s = 0.002
-    load = ServingLoad(
+    load = LinearLoad(
         output_tokens=TOKENS,
         fixed_step_time_s=STEP_S,
         step_time_per_request_s=MORE_S,
         prefill_time_s=prefill_s,
     )
     server = BatchServer(linear(STEP_S, MORE_S), output_tokens=TOKENS, prefill_time_s=prefill_s)
-    without = float(decode_latency_s(rate, load)) - float(worked_servers()[0].at(rate).latency_s)
+    without = load.latency_s(rate) - float(worked_servers()[0].at(rate).latency_s)
     found = float(server.at(rate).latency_s) - float(worked_servers()[0].at(rate).latency_s)
     assert found == pytest.approx(without, rel=0.02)
 
@@ -107,14 +123,13 @@ def test_a_little_prefill_gives_the_closed_form(rate: float) -> None:
     ("accept", "fixed", "marginal"), [(2.0, 1.2, 2.5), (3.5, 1.9, 4.5), (1.6, 1.5, 3.0)]
 )
 def test_the_crossover_is_the_closed_form_s(accept: float, fixed: float, marginal: float) -> None:
-    load = ServingLoad(output_tokens=200, fixed_step_time_s=0.02, step_time_per_request_s=1e-3)
-    costs = {"accept_length": accept, "fixed_round_cost": fixed, "marginal_round_cost": marginal}
+    load = LinearLoad(output_tokens=200, fixed_step_time_s=0.02, step_time_per_request_s=1e-3)
     step = BatchServer(linear(0.02, 1e-3), output_tokens=200)
     spec = BatchServer(
         linear(fixed * 0.02, marginal * 1e-3), output_tokens=200, accept_length=accept
     )
     _, stops = paying_rates_per_s(step, spec)
-    assert float(stops) == pytest.approx(float(crossover_rate_per_s(load, **costs)), rel=1e-3)
+    assert float(stops) == pytest.approx(load.crossover_per_s(accept, fixed, marginal), rel=1e-3)
 
 
 # --- a simulated server ---

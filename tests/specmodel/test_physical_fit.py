@@ -8,11 +8,11 @@ import pytest
 from numpy.typing import NDArray
 
 from specmodel.errors import FitError, ParameterError
-from specmodel.form_error import (
+from specmodel.model_error import (
     ADDED_PER_CHANGE,
     SHARED_PER_CHANGE,
-    FormError,
     Loads,
+    ModelError,
     error_covariance,
 )
 from specmodel.physical_fit import PhysicalFit, Priced, measured_covariance
@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 NAMES = ("one", "two", "three")
 PRIOR_SD = np.array([0.15, 0.4, 0.7])
-LOCAL = FormError(level=0, rows=0, context=0, rounds=0, draft=0, tree=0, local=0.2)
+LOCAL = ModelError(level=0, rows=0, context=0, rounds=0, draft=0, tree=0, local=0.2)
 
 
 def priced(rng: np.random.Generator, count: int, **more: Any) -> Priced:
@@ -41,7 +41,7 @@ def priced(rng: np.random.Generator, count: int, **more: Any) -> Priced:
 
 
 def conditioned(
-    measured: Priced, log_time: Array, shared_sd: Array, form: FormError
+    measured: Priced, log_time: Array, shared_sd: Array, form: ModelError
 ) -> PhysicalFit:
     """The fit of a form that is linear in its factors: log_time holds the form at factors 0."""
     noise_sd = np.full(log_time.size, form.noise)
@@ -70,7 +70,7 @@ def at_centre(fit: PhysicalFit, asked: Priced) -> Priced:
     return replace(asked, log_time=asked.log_time + asked.jacobian @ fit.centre(asked.own))
 
 
-def error_between(first: Priced, second: Priced, form: FormError, *, known: bool) -> Array:
+def error_between(first: Priced, second: Priced, form: ModelError, *, known: bool) -> Array:
     """Covariance of the form's errors of two rigs, by the rule for changed ones."""
     same = error_covariance(
         first.loads, first.target_share, second.loads, second.target_share, form
@@ -81,7 +81,7 @@ def error_between(first: Priced, second: Priced, form: FormError, *, known: bool
 
 
 def dense_conditional(
-    measured: Priced, log_time: Array, shared_sd: Array, asked: list[Priced], form: FormError
+    measured: Priced, log_time: Array, shared_sd: Array, asked: list[Priced], form: ModelError
 ) -> tuple[Array, Array]:
     """Mean and covariance of asked times and of the shared error, from the joint Gaussian of everything.
 
@@ -124,7 +124,7 @@ def test_it_is_the_conditional_of_the_joint_gaussian(seed: int, count: int) -> N
     measured = priced(rng, count)
     log_time = measured.log_time + rng.normal(0, 0.3, count)
     shared_sd = rng.normal(0, 0.05, count)
-    fit = conditioned(measured, log_time, shared_sd, FormError())
+    fit = conditioned(measured, log_time, shared_sd, ModelError())
     asked = [
         priced(rng, 4),
         priced(rng, 3, changes=frozenset({"gpu"}), own=frozenset({0, 1})),
@@ -132,7 +132,7 @@ def test_it_is_the_conditional_of_the_joint_gaussian(seed: int, count: int) -> N
     ]
     centred = [at_centre(fit, each) for each in asked]
     mean, covariance = fit.predict_with_share(*centred)
-    expected = dense_conditional(measured, log_time, shared_sd, asked, FormError())
+    expected = dense_conditional(measured, log_time, shared_sd, asked, ModelError())
     np.testing.assert_allclose(mean, expected[0], atol=1e-9)
     np.testing.assert_allclose(covariance, expected[1], atol=1e-9)
     times = fit.predict(*centred)
@@ -147,7 +147,7 @@ def test_without_a_measurement_it_is_the_prior() -> None:
     mean, covariance = fit.predict_with_share(*asked)
     assert mean.tolist() == [*asked[0].log_time, *asked[1].log_time, 0.0]
     nothing = priced(rng, 0)
-    expected = dense_conditional(nothing, np.zeros(0), np.zeros(0), asked, FormError())
+    expected = dense_conditional(nothing, np.zeros(0), np.zeros(0), asked, ModelError())
     np.testing.assert_allclose(covariance, expected[1], atol=1e-12)
 
 
@@ -189,7 +189,7 @@ def test_measurements_make_nothing_less_certain(seed: int) -> None:
             jacobian=measured.jacobian[:count],
             target_share=measured.target_share[:count],
         )
-        fit = conditioned(some, log_time[:count], np.zeros(count), FormError())
+        fit = conditioned(some, log_time[:count], np.zeros(count), ModelError())
         assert np.linalg.eigvalsh(np.diag(PRIOR_SD**2) - fit.covariance)[0] > -1e-12
         after = fit.predict(at_centre(fit, asked))[1]
         assert np.linalg.eigvalsh(before - after)[0] > -1e-10
@@ -201,7 +201,7 @@ def test_a_measured_load_is_known_but_for_noise() -> None:
     rng = np.random.default_rng(8)
     measured = priced(rng, 5)
     log_time = measured.log_time + rng.normal(0, 0.3, 5)
-    quiet = replace(FormError(), noise=1e-4)
+    quiet = replace(ModelError(), noise=1e-4)
     fit = conditioned(measured, log_time, np.zeros(5), quiet)
     mean, covariance = fit.predict(fit.measured)
     np.testing.assert_allclose(mean, log_time, atol=1e-4)
@@ -211,7 +211,7 @@ def test_a_measured_load_is_known_but_for_noise() -> None:
 def test_the_ratio_of_a_rig_to_itself_is_certain() -> None:
     rng = np.random.default_rng(9)
     measured = priced(rng, 5)
-    fit = conditioned(measured, measured.log_time + 0.2, np.zeros(5), FormError())
+    fit = conditioned(measured, measured.log_time + 0.2, np.zeros(5), ModelError())
     asked = at_centre(fit, priced(rng, 2, changes=frozenset({"gpu"}), own=frozenset({0})))
     mean, covariance = fit.predict(asked, asked)
     ratio = np.array([1.0, 0.0, -1.0, 0.0])
@@ -224,7 +224,7 @@ def test_what_differs_from_the_measured_rig_widens(measured: int) -> None:
     rng = np.random.default_rng(10)
     known, asked = priced(rng, measured), priced(rng, 3)
     fit = (
-        conditioned(known, known.log_time + 0.1, np.zeros(measured), FormError())
+        conditioned(known, known.log_time + 0.1, np.zeros(measured), ModelError())
         if measured
         else PhysicalFit.from_prior({}, NAMES, PRIOR_SD)
     )
@@ -241,7 +241,7 @@ def test_what_differs_from_the_measured_rig_widens(measured: int) -> None:
 def test_a_centre_has_the_prior_where_a_rig_has_its_own_factors() -> None:
     rng = np.random.default_rng(11)
     measured = priced(rng, 6)
-    fit = conditioned(measured, measured.log_time + 0.4, np.zeros(6), FormError())
+    fit = conditioned(measured, measured.log_time + 0.4, np.zeros(6), ModelError())
     assert fit.centre() == pytest.approx(fit.mean)
     assert fit.centre(frozenset({1})).tolist() == [fit.mean[0], 0.0, fit.mean[2]]
     assert fit.mean[1] != 0
@@ -271,7 +271,7 @@ def test_a_centre_has_the_prior_where_a_rig_has_its_own_factors() -> None:
 def test_a_fit_that_none_is_is_refused(name: str, value: Any) -> None:
     rng = np.random.default_rng(12)
     measured = priced(rng, 4)
-    fit = conditioned(measured, measured.log_time + 0.1, np.zeros(4), FormError())
+    fit = conditioned(measured, measured.log_time + 0.1, np.zeros(4), ModelError())
     with pytest.raises(ParameterError, match=name):
         replace(fit, **{name: value})
 
@@ -292,7 +292,7 @@ def test_a_fit_that_none_is_is_refused(name: str, value: Any) -> None:
 def test_measured_loads_that_cannot_be_are_refused(name: str, value: Any) -> None:
     rng = np.random.default_rng(13)
     measured = priced(rng, 4)
-    fit = conditioned(measured, measured.log_time + 0.1, np.zeros(4), FormError())
+    fit = conditioned(measured, measured.log_time + 0.1, np.zeros(4), ModelError())
     broken = (
         replace(fit.measured, loads=replace(fit.measured.loads, **{name: value}))
         if hasattr(fit.measured.loads, name)

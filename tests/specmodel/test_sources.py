@@ -55,23 +55,3 @@ def test_every_source_but_a_compiled_one_can_be_found_by_a_reader() -> None:
 def test_a_source_that_cannot_be_cited_is_refused(field: str, value: str) -> None:
     with pytest.raises(ParameterError, match="doe2020"):
         dataclasses.replace(PAPER, **{field: value})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("authors", "expected"),
-    [
-        ((), "(2020): On drafts"),
-        (("Ann Doe",), "Ann Doe (2020): On drafts"),
-        (("Ann Doe", "Bo Ray"), "Ann Doe and Bo Ray (2020): On drafts"),
-        (("Ann Doe", "Bo Ray", "Cy Lin"), "Ann Doe, Bo Ray and Cy Lin (2020): On drafts"),
-        (("A", "B", "C", "D"), "A and others (2020): On drafts"),
-    ],
-)
-def test_a_citation_names_up_to_three_authors(authors: tuple[str, ...], expected: str) -> None:
-    text = dataclasses.replace(PAPER, authors=authors).citation.strip()
-    assert text == f"{expected}. Table 2. https://example.org/drafts"
-
-
-def test_a_citation_leaves_out_what_is_not_known() -> None:
-    bare = dataclasses.replace(PAPER, authors=(), year=None, url=None, locator=None)
-    assert bare.citation == "On drafts"

@@ -11,7 +11,7 @@ from specmodel.constants import NUM_CONSTANTS, to_natural
 from specmodel.cost import round_terms
 from specmodel.posterior import Rows
 from specmodel.prior import Prior, load_prior
-from specmodel.student_t import student_t_quantile
+from specmodel.statistics import student_t_quantile
 from tests.extent import coverage_bounds, extent, sample
 
 Array = NDArray[np.float64]

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from calibration.rig.fit import MeasuredTimes, fit_physical
 from specmodel.architecture import preset
-from specmodel.form_error import FormError, Loads, error_covariance
+from specmodel.model_error import Loads, ModelError, error_covariance
 from specmodel.physical_fit import PhysicalFit
 from specmodel.rig import Rig, mtp_passes
 from specmodel.rig.factors import FACTORS, factor_sd, log_times
@@ -51,7 +51,7 @@ def strange_times(rig: Rig, seed: int) -> MeasuredTimes:
 
 def misfit(rig: Rig, times: MeasuredTimes, found: PhysicalFit, internal: Array) -> float:
     """Twice the negative logarithm of the posterior, with the spreads of the end."""
-    form = FormError(noise=NOISE)
+    form = ModelError(noise=NOISE)
     share = found.measured.target_share
     covariance = error_covariance(times.loads, share, times.loads, share, form)
     covariance += NOISE**2 * np.eye(len(times.loads))
@@ -65,7 +65,7 @@ def misfit(rig: Rig, times: MeasuredTimes, found: PhysicalFit, internal: Array) 
 def test_no_small_move_of_a_factor_fits_better(target: str, seed: int) -> None:
     rig = rig_of(target)
     times = strange_times(rig, seed)
-    found = fit_physical(rig, times, form=FormError(noise=NOISE))
+    found = fit_physical(rig, times, form=ModelError(noise=NOISE))
     least = misfit(rig, times, found, found.mean)
     for index, sd in enumerate(factor_sd(rig)):
         for move in (-0.1 * sd, 0.1 * sd):

@@ -18,7 +18,7 @@ import pytest
 from numpy.typing import NDArray
 
 from specmodel.architecture import preset
-from specmodel.form_error import Loads
+from specmodel.model_error import Loads
 from specmodel.physical_fit import PhysicalFit
 from specmodel.rig import DraftPasses, Rig, eagle3_passes, mtp_passes
 from specmodel.rig.factors import FACTORS, factor_sd, priced

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from specmodel.architecture import preset
 from specmodel.errors import ParameterError
-from specmodel.form_error import Loads
+from specmodel.model_error import Loads
 from specmodel.rig import Rig, eagle3_passes, mtp_passes
 from specmodel.rig.factors import FACTORS, factor_sd, log_times, multipliers_of, priced
 

@@ -8,7 +8,7 @@ import pytest
 from specmodel.architecture import collectives, preset, weight_bytes
 from specmodel.cost.allreduce import AllReduceCurve
 from specmodel.errors import ParameterError
-from specmodel.form_error import Loads
+from specmodel.model_error import Loads
 from specmodel.physical_fit import PhysicalFit
 from specmodel.rig import Rig
 from specmodel.rig.factors import FACTORS, factor_sd, multipliers_of, priced

@@ -1,7 +1,7 @@
 """Learn the spreads of the physical form's error from the packaged tables whose rig is known.
 
-Run as ``python scripts/learn_form_error.py``; it prints and writes nothing (three minutes on one core).
-It maximises the marginal likelihood of the tables of `specmodel.form_error.FormError` with every
+Run as ``python scripts/learn_model_error.py``; it prints and writes nothing (three minutes on one core).
+It maximises the marginal likelihood of the tables of `specmodel.model_error.ModelError` with every
 factor of the form free under its prior, linear around the fit, one vote per family of tables. Then again
 without each family, and for families with a batch sweep: calibrated on batches up to 4 at the shortest
 context, how far are the round costs of all other cells, and how many lie inside the 90 % interval, with
@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from calibration.rig.fit import MeasuredTimes, fit_physical
 from calibration.rig.pricing import interval_sd
-from specmodel.form_error import FormError, Loads
+from specmodel.model_error import Loads, ModelError
 from specmodel.physical_fit import PhysicalFit, Priced, measured_covariance
 from specmodel.rig import Rig
 from specmodel.rig.factors import factor_sd, priced
@@ -31,7 +31,7 @@ from tests.specmodel.cost.test_zero_point_steps import NATIVE, STATED, System, n
 
 Array = NDArray[np.float64]
 
-NAMES = tuple(field.name for field in dataclasses.fields(FormError))
+NAMES = tuple(field.name for field in dataclasses.fields(ModelError))
 LEAST, MOST = 0.01, 12.0
 """Bounds of every spread and of the distance, [-], [octaves]."""
 
@@ -111,7 +111,7 @@ def table_of(system: System) -> Table:
     return Table(family_of(system), system.rig, times)
 
 
-def linear(table: Table, form: FormError) -> Linear:
+def linear(table: Table, form: ModelError) -> Linear:
     """The form around its fit under these spreads."""
     fit = fit_physical(table.rig, table.times, form=form)
     target = fit.residual + fit.measured.jacobian @ fit.mean
@@ -120,17 +120,17 @@ def linear(table: Table, form: FormError) -> Linear:
     )
 
 
-def form_of(logs: Array) -> FormError:
+def form_of(logs: Array) -> ModelError:
     """Spreads from their logarithms."""
-    return FormError(**dict(zip(NAMES, np.exp(logs).tolist(), strict=True)))
+    return ModelError(**dict(zip(NAMES, np.exp(logs).tolist(), strict=True)))
 
 
-def logs_of(form: FormError) -> Array:
+def logs_of(form: ModelError) -> Array:
     """Logarithms of the spreads."""
     return np.log([getattr(form, name) for name in NAMES])
 
 
-def surprise(one: Linear, form: FormError) -> float:
+def surprise(one: Linear, form: ModelError) -> float:
     """Minus the logarithm of the marginal likelihood of a table, but for a constant."""
     noise_sd = form.noise / np.sqrt(one.counts)
     covariance = measured_covariance(one.at, noise_sd, np.zeros(noise_sd.size), form)
@@ -140,7 +140,7 @@ def surprise(one: Linear, form: FormError) -> float:
     return float(0.5 * (one.target @ np.linalg.solve(covariance, one.target) + log_determinant))
 
 
-def votes(data: Sequence[Linear], form: FormError) -> float:
+def votes(data: Sequence[Linear], form: ModelError) -> float:
     """Sum over families of the mean surprise of their tables."""
     found: dict[str, list[float]] = {}
     for one in data:
@@ -148,7 +148,7 @@ def votes(data: Sequence[Linear], form: FormError) -> float:
     return float(sum(np.mean(vote) for vote in found.values()))
 
 
-def learn(tables: Sequence[Table], start: FormError) -> FormError:
+def learn(tables: Sequence[Table], start: ModelError) -> ModelError:
     """Spreads of the largest posterior density; families count once."""
     centre = logs_of(start)
     logs = centre
@@ -176,7 +176,7 @@ def part(times: MeasuredTimes, chosen: NDArray[np.bool_]) -> MeasuredTimes:
     )
 
 
-def held_out(table: Table, form: FormError) -> tuple[Array, Array]:
+def held_out(table: Table, form: ModelError) -> tuple[Array, Array]:
     """Errors of ln round cost away from small batches, and the half-widths of their intervals."""
     times, loads = table.times, table.times.loads
     known = (loads.batch_size <= SMALL_BATCH) & (loads.context_tokens == loads.context_tokens.min())
@@ -212,7 +212,7 @@ def sweeps(table: Table) -> bool:
     return bool(inside.sum() > 0 and outside.sum() >= FEWEST_CELLS)
 
 
-def said(form: FormError) -> str:
+def said(form: ModelError) -> str:
     """Spreads in one line."""
     return "  ".join(f"{name} {getattr(form, name):.3f}" for name in NAMES)
 
@@ -221,7 +221,7 @@ def main() -> None:
     """Print what the tables say."""
     tables = [table_of(system) for system in (*STATED, *NATIVE)]
     families = list(dict.fromkeys(table.family for table in tables))
-    packaged = FormError()
+    packaged = ModelError()
     print(f"{len(tables)} systems in {len(families)} families")
     print(f"{'packaged':34s}{said(packaged)}")
     learned = learn(tables, packaged)

@@ -8,12 +8,12 @@ import pytest
 from numpy.typing import NDArray
 
 from specmodel.errors import ParameterError
-from specmodel.form_error import FormError, Loads, error_covariance
+from specmodel.model_error import Loads, ModelError, error_covariance
 
 Array = NDArray[np.float64]
 Load = tuple[Loads, int, float]
 
-NONE = FormError(level=0, rows=0, context=0, rounds=0, draft=0, tree=0, local=0)
+NONE = ModelError(level=0, rows=0, context=0, rounds=0, draft=0, tree=0, local=0)
 
 
 def random_loads(count: int, seed: int) -> tuple[Loads, Array]:
@@ -33,7 +33,7 @@ def random_loads(count: int, seed: int) -> tuple[Loads, Array]:
     return loads.joined(loads.take(again)), np.concatenate([share, share[again]])
 
 
-def by_hand(first: Load, second: Load, form: FormError) -> float:
+def by_hand(first: Load, second: Load, form: ModelError) -> float:
     """The formula of the documentation for one pair, term by term."""
 
     def facts(load: Load) -> tuple[float, float, float, float, bool, bool]:
@@ -58,9 +58,9 @@ def by_hand(first: Load, second: Load, form: FormError) -> float:
 @pytest.mark.parametrize("seed", range(3))
 def test_it_is_the_formula_pair_by_pair(seed: int) -> None:
     (first, w), (second, v) = random_loads(8, seed), random_loads(5, seed + 100)
-    found = error_covariance(first, w, second, v, FormError())
+    found = error_covariance(first, w, second, v, ModelError())
     expected = [
-        [by_hand((first, i, w[i]), (second, j, v[j]), FormError()) for j in range(len(second))]
+        [by_hand((first, i, w[i]), (second, j, v[j]), ModelError()) for j in range(len(second))]
         for i in range(len(first))
     ]
     np.testing.assert_allclose(found, expected, rtol=1e-12)
@@ -70,7 +70,7 @@ def test_it_is_the_formula_pair_by_pair(seed: int) -> None:
 def test_it_is_a_covariance_whatever_the_loads(seed: int) -> None:
     loads, share = random_loads(40, seed)
     rng = np.random.default_rng(seed)
-    form = FormError(**{each.name: float(rng.uniform(0.01, 0.5)) for each in fields(FormError)})
+    form = ModelError(**{each.name: float(rng.uniform(0.01, 0.5)) for each in fields(ModelError)})
     found = error_covariance(loads, share, loads, share, form)
     np.testing.assert_allclose(found, found.T, rtol=1e-12)
     values = np.linalg.eigvalsh(found)
@@ -79,9 +79,9 @@ def test_it_is_a_covariance_whatever_the_loads(seed: int) -> None:
 
 def test_a_load_that_is_there_twice_has_one_error() -> None:
     loads, share = random_loads(30, 4)
-    once = error_covariance(loads, share, loads, share, FormError())
+    once = error_covariance(loads, share, loads, share, ModelError())
     twice, shares = loads.joined(loads), np.concatenate([share, share])
-    found = error_covariance(twice, shares, twice, shares, FormError())
+    found = error_covariance(twice, shares, twice, shares, ModelError())
     np.testing.assert_allclose(found, np.tile(once, (2, 2)), rtol=1e-12)
 
 
@@ -122,17 +122,17 @@ def test_contexts_far_apart_share_nothing_of_their_own_error() -> None:
     np.testing.assert_allclose(found, [[0.04, 0], [0, 0.04]], atol=1e-15)
 
 
-@pytest.mark.parametrize("name", [each.name for each in fields(FormError)])
+@pytest.mark.parametrize("name", [each.name for each in fields(ModelError)])
 @pytest.mark.parametrize("value", [-0.01, math.nan, math.inf, 1e9])
 def test_a_spread_that_none_has_is_refused(name: str, value: float) -> None:
     with pytest.raises(ParameterError, match=name):
-        FormError(**{name: value})
+        ModelError(**{name: value})
 
 
 @pytest.mark.parametrize("name", ["noise", "context_octaves"])
 def test_what_is_divided_by_is_not_nothing(name: str) -> None:
     with pytest.raises(ParameterError, match=name):
-        FormError(**{name: 0.0})
+        ModelError(**{name: 0.0})
 
 
 def test_a_chain_verifies_one_row_more_than_it_drafts_and_a_step_one() -> None:
@@ -155,4 +155,4 @@ def test_loads_of_several_lengths_are_refused() -> None:
         Loads.of(num_steps=[1, 2], batch_size=[1, 2, 3])
     one = Loads.of(num_steps=1)
     with pytest.raises(ParameterError, match="share"):
-        error_covariance(one, np.ones(2), one, np.ones(1), FormError())
+        error_covariance(one, np.ones(2), one, np.ones(1), ModelError())

@@ -1,8 +1,8 @@
-"""What the physical form misses at a load: a smooth error that loads near each other share."""
+"""What the hardware model misses at a load: a smooth error that loads near each other share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Final, final
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,59 +42,28 @@ DEGREES_OF_FREEDOM: Final = 8.0
 fewer than the tables they have. [-]"""
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormError:
+@dataclass(frozen=True, kw_only=True)
+class ModelError:
     """Standard deviations of the error on the log scale, by what it varies with.
 
-    Parameters
-    ----------
-    level : float
-        Of a forward pass of the target over one row, besides the factors of the form, [-].
-    rows : float
-        Of what each octave of rows adds, over the root of an octave, [-].
-    context, context_octaves : float
-        Of a forward pass against the context, and the distance over which that changes, [-], [octaves].
-    rounds : float
-        Of every round of a rig alike, [-].
-    draft : float
-        Of the draft passes, [-].
-    tree : float
-        Of rounds that draft trees, [-].
-    local : float
-        Of a load by itself and its close neighbours, [-].
-    noise : float
-        Of one measurement, [-].
-
-    Raises
-    ------
-    ParameterError
-        If a spread is negative or beyond any, or the noise or the distance is not positive.
-
-    Notes
-    -----
     The values are near those that maximise the marginal likelihood of the packaged tables whose rig is
     known, one vote per family of tables, with every factor of the form free: within 5 of its logarithm,
-    and wider in `local`. `scripts/learn_form_error.py` prints the maximum, and that without each family:
+    and wider in `local`. `scripts/learn_model_error.py` prints the maximum, and that without each family:
     `rows` is then between 0.07 (without GLM-5.1) and 0.15. The tables hardly tell `rounds` (from 0.03 to
     0.16 the logarithm moves by 1.5, its maximum at 0.05): the largest of these is taken, since it charges
     a round that is dear by one point to the rounds rather than to the target's pass (judgement).
-
-    Examples
-    --------
-    >>> FormError().rows > FormError().level
-    True
     """
 
+    # of a forward pass of the target over one row, besides the factors of the form, [-]
     level: float = 0.06
-    rows: float = 0.14
-    context: float = 0.08
-    context_octaves: float = 1.4
-    rounds: float = 0.16
-    draft: float = 0.27
-    tree: float = 0.12
-    local: float = 0.05
-    noise: float = 0.03
+    rows: float = 0.14  # of what each octave of rows adds, over the root of an octave, [-]
+    context: float = 0.08  # of a forward pass against the context, [-]
+    context_octaves: float = 1.4  # distance over which that changes
+    rounds: float = 0.16  # of every round of a rig alike, [-]
+    draft: float = 0.27  # of the draft passes, [-]
+    tree: float = 0.12  # of rounds that draft trees, [-]
+    local: float = 0.05  # of a load by itself and its close neighbours, [-]
+    noise: float = 0.03  # of one measurement, [-]
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -104,30 +73,14 @@ class FormError:
                 raise ParameterError(field.name, value, f"from {least:g} to {MOST_SPREAD:g}")
 
 
-@final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Loads:
-    """Base steps and rounds at their loads, as arrays of one length.
+    """Base steps and rounds at their loads, as arrays of one length."""
 
-    Parameters
-    ----------
-    num_steps : numpy.ndarray
-        Draft depth; 0 for a base step, [tokens].
-    topk, num_draft_tokens : numpy.ndarray
-        Branches, verified rows of a request, [-], [tokens].
-    batch_size, context_tokens : numpy.ndarray
-        Running requests, context, [-], [tokens].
-
-    Examples
-    --------
-    >>> len(Loads.of(num_steps=[0, 3], batch_size=[1, 1]))
-    2
-    """
-
-    num_steps: Array
-    topk: Array
+    num_steps: Array  # draft depth; 0 for a base step, [tokens]
+    topk: Array  # branches, verified rows of a request, [-], [tokens]
     num_draft_tokens: Array
-    batch_size: Array
+    batch_size: Array  # running requests, context, [-], [tokens]
     context_tokens: Array
 
     def __len__(self) -> int:
@@ -143,32 +96,9 @@ class Loads:
         batch_size: ArrayLike = 1.0,
         context_tokens: ArrayLike = 0.0,
     ) -> "Loads":
-        r"""Loads of the broadcast shape; a chain where verified rows are not given.
+        """Loads of the broadcast shape; a chain where verified rows are not given.
 
         .. math:: n = k + 1
-
-        Parameters
-        ----------
-        num_steps, topk, num_draft_tokens, batch_size, context_tokens : array-like
-            As the fields, [tokens] and [-].
-
-        Returns
-        -------
-        Loads
-
-        Raises
-        ------
-        ParameterError
-            If the shapes do not fit.
-
-        Notes
-        -----
-        Values are checked where they are priced.
-
-        Examples
-        --------
-        >>> Loads.of(num_steps=3).num_draft_tokens.tolist()
-        [4.0]
         """
         depth = np.asarray(num_steps, dtype=np.float64)
         rows = depth + 1.0 if num_draft_tokens is None else num_draft_tokens
@@ -216,7 +146,7 @@ class Loads:
 
 
 def error_covariance(
-    first: Loads, first_share: Array, second: Loads, second_share: Array, form: FormError
+    first: Loads, first_share: Array, second: Loads, second_share: Array, form: ModelError
 ) -> Array:
     r"""Covariance of the form's errors in ln time at two sets of loads.
 
@@ -224,45 +154,11 @@ def error_covariance(
               + \sigma_n^2 e^{-|\Delta \log_2 r| - |\Delta c| - |\Delta k|/2}
               + \sigma_0^2 + (1-w)(1-w')\sigma_d^2 e^{-|\Delta k|/\ell_k} + \sigma_t^2
 
-    Parameters
-    ----------
-    first : Loads
-        Of length n; :math:`r` are the rows of the target's pass, :math:`c` octaves of context.
-    first_share : numpy.ndarray, shape (n,)
-        :math:`w`, share of the target's pass and of the host in the time; 1 for a base step, [-].
-    second : Loads
-        Of length m.
-    second_share : numpy.ndarray, shape (m,)
-        :math:`w'`, [-].
-    form : FormError
-        :math:`\sigma, \ell`.
-
-    Returns
-    -------
-    numpy.ndarray, shape (n, m)
-        Without noise; the terms of the last line for two rounds only, its last one for two trees, [-].
-
-    Raises
-    ------
-    ParameterError
-        If shares and loads differ in number.
-
-    Notes
-    -----
     A Gaussian process. The error belongs to the target's forward pass at its rows, so a base step of 32
     requests tells of a round that verifies 4 tokens for each of 8 (theory.md B10): a kernel that
     changes at 32 rows does so in both. Against the rows it is a random walk that starts at one row,
     where a pass reads its weights and little else; such paths have steps, as the switches of kernels and
     all-reduces make them.
-
-    Examples
-    --------
-    >>> form, share = FormError(), np.ones(1)
-    >>> step, verify = Loads.of(num_steps=0, batch_size=32), Loads.of(num_steps=3, batch_size=8)
-    >>> away = Loads.of(num_steps=0, batch_size=2)
-    >>> near, far = (error_covariance(step, share, each, share, form)[0, 0] for each in (verify, away))
-    >>> bool(near > far > 0)
-    True
     """
     if (len(first), len(second)) != (first_share.size, second_share.size):
         raise ParameterError("share", first_share.size, f"one for each of {len(first)} loads")

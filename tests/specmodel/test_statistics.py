@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from specmodel.errors import ParameterError
-from specmodel.student_t import student_t_cdf, student_t_quantile
+from specmodel.statistics import student_t_cdf, student_t_quantile
 
 NODES = [1, 1.2, 1.5, 2, 2.2, 2.5, 3, 4, 5, 6, 8, 10, 14, 20, 30, 60, 1e5]
 
