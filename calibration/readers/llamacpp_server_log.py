@@ -363,11 +363,11 @@ class _Scan:
         if kind is not None:
             launch = replace(launch, kind=kind[1])
         if settings is not None:
-            gate = float(settings[2] or 0.0)
-            launch = replace(launch, depth=float(settings[1]) or None, gate=gate or launch.gate)
+            gate = launch.gate if settings[2] is None else float(settings[2]) or None
+            launch = replace(launch, depth=float(settings[1]) or None, gate=gate)
         self._close()
         self._enter(launch, number)
-        self._section.slots = slots
+        self._section.slots = slots or self._section.slots
 
     def _take_positions(self, line: str) -> None:
         """Take how many positions a line of acceptance by position names."""

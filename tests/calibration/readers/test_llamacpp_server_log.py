@@ -124,6 +124,13 @@ def test_a_gate_is_read_where_the_server_says_it() -> None:
     assert codes(reading) == {"variable_draft_length"}
 
 
+def test_what_the_server_says_goes_before_its_command() -> None:
+    command = f"{LAUNCH} --spec-draft-n-max 5 --spec-draft-p-min 0.7\n"
+    cells = only(read(command + SETTINGS.format(4, "0.000000") + TWO)).cells
+    assert (cells["num_steps"], cells["target_model"]) == (4, "wren-8b.gguf")
+    assert "notes" not in cells
+
+
 def test_a_server_that_starts_again_with_another_depth_is_another_row() -> None:
     text = SETTINGS.format(3, "0.0") + TWO + SETTINGS.format(5, "0.0") + TWO
     assert [row.cells["num_steps"] for row in read(text).rows] == [3, 5]
