@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 # Two steps of one environment: what users install, then what the checks need on top of it.
 BASE := $(VENV)/.base-up-to-date
 FULL := $(VENV)/.up-to-date
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --constraint constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTHON ?=
 WORKERS ?= 2
 
@@ -82,13 +82,13 @@ $(BASE): pyproject.toml constraints.txt
 	  "$$python" -m venv --clear $(VENV); \
 	fi
 	@echo "installing specmodel into $(VENV)"
-	@$(PIP) install --editable .
+	@$(PIP) install --quiet --constraint constraints.txt --editable .
 	@touch $@
 
 $(FULL): $(BASE)
 	@echo "installing the tools of the checks into $(VENV)"
-	@$(PIP) install --upgrade pip
-	@$(PIP) install --group test --group lint --editable ".[drafter]"
+	@$(PIP) install --quiet --constraint constraints.txt --upgrade pip
+	@$(PIP) install --quiet --constraint constraints.txt --group test --group lint --editable ".[drafter]"
 	@# pip compiles what it installs, but not what it links to
 	@$(BIN)/python -m compileall -q specmodel calibration drafter
 	@touch $@
