@@ -4,17 +4,13 @@ from specmodel.architecture.config_json import shape_from_config as shape_from_c
 from specmodel.architecture.memory import MemoryFit as MemoryFit
 from specmodel.architecture.memory import memory_fit as memory_fit
 from specmodel.architecture.memory import require_fit as require_fit
-from specmodel.architecture.packaged import Preset as Preset
 from specmodel.architecture.packaged import has_preset as has_preset
 from specmodel.architecture.packaged import preset as preset
 from specmodel.architecture.packaged import presets as presets
 from specmodel.architecture.packaged import stated_weights as stated_weights
-from specmodel.architecture.parameters import ParameterCounts as ParameterCounts
 from specmodel.architecture.parameters import parameter_counts as parameter_counts
-from specmodel.architecture.passes import CacheEntries as CacheEntries
 from specmodel.architecture.passes import Collectives as Collectives
 from specmodel.architecture.passes import KvCache as KvCache
-from specmodel.architecture.passes import WeightBytes as WeightBytes
 from specmodel.architecture.passes import attention_flop_per_token as attention_flop_per_token
 from specmodel.architecture.passes import collectives as collectives
 from specmodel.architecture.passes import expert_flop_per_token as expert_flop_per_token
@@ -22,7 +18,6 @@ from specmodel.architecture.passes import kv_cache as kv_cache
 from specmodel.architecture.passes import matrix_flop_per_token as matrix_flop_per_token
 from specmodel.architecture.passes import weight_bytes as weight_bytes
 from specmodel.architecture.quantisation import Quantisation as Quantisation
-from specmodel.architecture.quantisation import WeightFormat as WeightFormat
 from specmodel.architecture.quantisation import quantisation as quantisation
 from specmodel.architecture.quantisation import weight_format as weight_format
 from specmodel.architecture.shape import CompressedAttention as CompressedAttention
@@ -32,5 +27,3 @@ from specmodel.architecture.shape import LatentAttention as LatentAttention
 from specmodel.architecture.shape import LayerGroup as LayerGroup
 from specmodel.architecture.shape import LinearAttention as LinearAttention
 from specmodel.architecture.shape import ModelShape as ModelShape
-from specmodel.architecture.shape import MoeMlp as MoeMlp
-from specmodel.architecture.shape import SparseIndex as SparseIndex

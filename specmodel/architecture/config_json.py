@@ -368,102 +368,76 @@ def _sparse_layers(fields: ConfigFields, num_layers: int, rule: str) -> list[boo
 class Family(NamedTuple):
     """Rules of an architecture; `tied`: head and embedding are one table where the file does not say."""
 
+    classes: str  # in ``architectures``
     attention: Callable[[ConfigFields, int], list[Attention]]
     mlp: Callable[[ConfigFields, int], list[Mlp]]
     tied: bool = False
 
 
-_WINDOWS = partial(_grouped, window_from="all")
+_EAGLE3 = partial(_grouped, input_multiple=2)
+_GEMMA2 = partial(_grouped, window_from="alternate")
+_GEMMA3 = partial(_grouped, qk_norm=True, window_from="pattern")
+_GLM4 = partial(_grouped, output_bias=False)
+_GPT_OSS = partial(_GEMMA2, qkv_bias=True, output_bias=True, sinks=True)
+_LLAMA4 = partial(_grouped, window_from="chunk")
+_NORMED = partial(_grouped, qk_norm=True)
 _QWEN2 = partial(_grouped, qkv_bias=True, output_bias=False, window_from="switch")
-_QWEN3 = partial(_grouped, qk_norm=True, window_from="switch")
+_QWEN3 = partial(_NORMED, window_from="switch")
+_WINDOWS = partial(_grouped, window_from="all")
+
+_BAILING_MOE = partial(_moe, shared_field="num_shared_experts", sparse_layers="after_dense")
+_DEEPSEEK_MOE = partial(_moe, shared_field="n_shared_experts", sparse_layers="after_dense")
 _QWEN_MOE = partial(_moe, sparse_layers="step")
 _QWEN_SHARED_MOE = partial(
     _QWEN_MOE, shared_field="shared_expert_intermediate_size", shared_gate=True
 )
 _WIDE_MOE = partial(_moe, width_field="intermediate_size")
-_DEEPSEEK_MOE = partial(_moe, shared_field="n_shared_experts", sparse_layers="after_dense")
-_LLAMA4 = Family(
-    partial(_grouped, window_from="chunk"),
-    partial(
-        _WIDE_MOE,
-        shared_field="routed",
-        sparse_layers="interleaved",
-        dense_field="intermediate_size_mlp",
-    ),
+_GPT_OSS_MOE = partial(_WIDE_MOE, bias=True)
+_LLAMA4_MOE = partial(
+    _WIDE_MOE,
+    shared_field="routed",
+    sparse_layers="interleaved",
+    dense_field="intermediate_size_mlp",
 )
-_GPT_OSS = partial(_grouped, qkv_bias=True, output_bias=True, sinks=True, window_from="alternate")
 
 # Rules by ``model_type`` of the language model.
 FAMILIES: Final[Mapping[str, Family]] = {
-    "llama": Family(_grouped, _dense),
-    "llama_eagle3": Family(partial(_grouped, input_multiple=2), _dense),
-    "gemma2": Family(partial(_grouped, window_from="alternate"), _dense, tied=True),
+    "llama": Family("LlamaForCausalLM", _grouped, _dense),
+    "llama_eagle3": Family("LlamaForCausalLMEagle3", _EAGLE3, _dense),
+    "gemma2": Family("Gemma2ForCausalLM", _GEMMA2, _dense, tied=True),
     "gemma3_text": Family(
-        partial(_grouped, qk_norm=True, window_from="pattern"), _dense, tied=True
+        "Gemma3ForCausalLM Gemma3ForConditionalGeneration", _GEMMA3, _dense, tied=True
     ),
-    "phi3": Family(_WINDOWS, _dense),
-    "mistral": Family(_WINDOWS, _dense),
-    "qwen2": Family(_QWEN2, _dense),
-    "qwen3": Family(_QWEN3, _dense),
-    "qwen3_vl_text": Family(_QWEN3, _dense),
-    "qwen2_moe": Family(_QWEN2, _QWEN_SHARED_MOE),
-    "qwen3_moe": Family(_QWEN3, _QWEN_MOE),
-    "qwen3_vl_moe_text": Family(_QWEN3, _QWEN_MOE),
-    "qwen3_next": Family(_hybrid, _QWEN_SHARED_MOE),
-    "qwen3_5_moe_text": Family(_hybrid, _QWEN_SHARED_MOE),
-    "qwen3_5_text": Family(_hybrid, _dense),
-    "mixtral": Family(_WINDOWS, _WIDE_MOE),
-    "gpt_oss": Family(_GPT_OSS, partial(_WIDE_MOE, bias=True)),
-    "deepseek_v2": Family(_latent, _DEEPSEEK_MOE),
-    "deepseek_v3": Family(_latent, _DEEPSEEK_MOE),
-    "deepseek_v32": Family(_latent, _DEEPSEEK_MOE),
-    "deepseek_v4": Family(_compressed, _DEEPSEEK_MOE),
-    "kimi_k2": Family(_latent, _DEEPSEEK_MOE),
-    "glm4_moe_lite": Family(_latent, _DEEPSEEK_MOE),
-    "glm_moe_dsa": Family(_latent, _DEEPSEEK_MOE),
-    "minicpm3": Family(_latent, _dense, tied=True),
-    "glm4_moe": Family(partial(_grouped, output_bias=False), _DEEPSEEK_MOE),
-    "bailing_moe_v2": Family(
-        partial(_grouped, qk_norm=True),
-        partial(_moe, shared_field="num_shared_experts", sparse_layers="after_dense"),
-    ),
-    "minimax_m2": Family(partial(_grouped, qk_norm=True), _WIDE_MOE),
-    "llama4_text": _LLAMA4,
+    "phi3": Family("Phi3ForCausalLM", _WINDOWS, _dense),
+    "mistral": Family("MistralForCausalLM", _WINDOWS, _dense),
+    "qwen2": Family("Qwen2ForCausalLM", _QWEN2, _dense),
+    "qwen3": Family("Qwen3ForCausalLM", _QWEN3, _dense),
+    "qwen3_vl_text": Family("Qwen3VLForConditionalGeneration", _QWEN3, _dense),
+    "qwen2_moe": Family("Qwen2MoeForCausalLM", _QWEN2, _QWEN_SHARED_MOE),
+    "qwen3_moe": Family("Qwen3MoeForCausalLM", _QWEN3, _QWEN_MOE),
+    "qwen3_vl_moe_text": Family("Qwen3VLMoeForConditionalGeneration", _QWEN3, _QWEN_MOE),
+    "qwen3_next": Family("Qwen3NextForCausalLM", _hybrid, _QWEN_SHARED_MOE),
+    "qwen3_5_text": Family("Qwen3_5ForConditionalGeneration", _hybrid, _dense),
+    "qwen3_5_moe_text": Family("Qwen3_5MoeForConditionalGeneration", _hybrid, _QWEN_SHARED_MOE),
+    "mixtral": Family("MixtralForCausalLM", _WINDOWS, _WIDE_MOE),
+    "gpt_oss": Family("GptOssForCausalLM", _GPT_OSS, _GPT_OSS_MOE),
+    "deepseek_v2": Family("DeepseekV2ForCausalLM", _latent, _DEEPSEEK_MOE),
+    "deepseek_v3": Family("DeepseekV3ForCausalLM", _latent, _DEEPSEEK_MOE),
+    "deepseek_v32": Family("DeepseekV32ForCausalLM", _latent, _DEEPSEEK_MOE),
+    "deepseek_v4": Family("DeepseekV4ForCausalLM", _compressed, _DEEPSEEK_MOE),
+    "kimi_k2": Family("KimiK25ForConditionalGeneration", _latent, _DEEPSEEK_MOE),
+    "glm4_moe": Family("Glm4MoeForCausalLM", _GLM4, _DEEPSEEK_MOE),
+    "glm4_moe_lite": Family("Glm4MoeLiteForCausalLM", _latent, _DEEPSEEK_MOE),
+    "glm_moe_dsa": Family("GlmMoeDsaForCausalLM", _latent, _DEEPSEEK_MOE),
+    "bailing_moe_v2": Family("BailingMoeV2ForCausalLM", _NORMED, _BAILING_MOE),
+    "minimax_m2": Family("MiniMaxM2ForCausalLM", _NORMED, _WIDE_MOE),
+    "minicpm3": Family("MiniCPM3ForCausalLM", _latent, _dense, tied=True),
+    "llama4_text": Family("Llama4ForCausalLM Llama4ForConditionalGeneration", _LLAMA4, _LLAMA4_MOE),
 }
 
 # ``model_type`` of a class, for files without one that is known.
 CLASSES: Final[Mapping[str, str]] = {
-    "LlamaForCausalLM": "llama",
-    "LlamaForCausalLMEagle3": "llama_eagle3",
-    "Gemma2ForCausalLM": "gemma2",
-    "Gemma3ForCausalLM": "gemma3_text",
-    "Gemma3ForConditionalGeneration": "gemma3_text",
-    "Phi3ForCausalLM": "phi3",
-    "MistralForCausalLM": "mistral",
-    "Qwen2ForCausalLM": "qwen2",
-    "Qwen3ForCausalLM": "qwen3",
-    "Qwen3VLForConditionalGeneration": "qwen3_vl_text",
-    "Qwen2MoeForCausalLM": "qwen2_moe",
-    "Qwen3MoeForCausalLM": "qwen3_moe",
-    "Qwen3VLMoeForConditionalGeneration": "qwen3_vl_moe_text",
-    "Qwen3NextForCausalLM": "qwen3_next",
-    "Qwen3_5ForConditionalGeneration": "qwen3_5_text",
-    "Qwen3_5MoeForConditionalGeneration": "qwen3_5_moe_text",
-    "MixtralForCausalLM": "mixtral",
-    "GptOssForCausalLM": "gpt_oss",
-    "DeepseekV2ForCausalLM": "deepseek_v2",
-    "DeepseekV3ForCausalLM": "deepseek_v3",
-    "DeepseekV32ForCausalLM": "deepseek_v32",
-    "DeepseekV4ForCausalLM": "deepseek_v4",
-    "KimiK25ForConditionalGeneration": "kimi_k2",
-    "Glm4MoeForCausalLM": "glm4_moe",
-    "Glm4MoeLiteForCausalLM": "glm4_moe_lite",
-    "GlmMoeDsaForCausalLM": "glm_moe_dsa",
-    "BailingMoeV2ForCausalLM": "bailing_moe_v2",
-    "MiniMaxM2ForCausalLM": "minimax_m2",
-    "MiniCPM3ForCausalLM": "minicpm3",
-    "Llama4ForCausalLM": "llama4_text",
-    "Llama4ForConditionalGeneration": "llama4_text",
+    each: name for name, family in FAMILIES.items() for each in family.classes.split()
 }
 
 
