@@ -3,12 +3,13 @@
     python scripts/behaviour.py --write build/behaviour/before [--tree OTHER_CHECKOUT]
     python scripts/behaviour.py --compare build/behaviour/before
 
-The commands of `behaviour_commands.txt` run in order in one temporary folder that holds `examples/` and
+The commands of `behaviour_commands.txt` run in order in one temporary folder that holds the example files and
 `tests/fixtures/` (as `fixtures/`) of this checkout, so later ones use what earlier ones wrote. A record has
 the exit code, both outputs and every file that was written; `--tree` runs the packages of another checkout.
 """
 
 import argparse
+import contextlib
 import difflib
 import hashlib
 import json
@@ -24,6 +25,18 @@ HERE = Path(__file__).resolve().parents[1]
 COMMANDS = HERE / "scripts/behaviour_commands.txt"
 # The last bits of a number depend on the order of a sum.
 LONG_NUMBER = re.compile(r"-?\b\d+\.\d{9,}(e[-+]?\d+)?")
+# A calibration says when it was fitted, and its hash follows from that.
+WHEN = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00|(?<=content_sha256\\\": \\\")[0-9a-f]{64}"
+)
+PLACES = {
+    "bench.csv": "bench.csv",
+    "sweep.jsonl": "engine_files/bench_speculative.jsonl",
+    **{
+        name: f"engine_files/{name}"
+        for name in ("colleague.csv", "sglang_baseline.log", "sglang_eagle3.log", "vllm_server.log")
+    },
+}
 OTHER_NAMES: dict[str, str] = {}  # of a command that was renamed, in either direction
 
 
@@ -41,7 +54,9 @@ def records(tree: Path) -> dict[str, str]:
     runner = CliRunner()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
-        shutil.copytree(HERE / "examples", folder / "examples")
+        (folder / "examples/engine_files").mkdir(parents=True)
+        for file, place in PLACES.items():
+            shutil.copy(HERE / "calibration/data/examples" / file, folder / "examples" / place)
         shutil.copytree(HERE / "tests/fixtures", folder / "fixtures")
         os.chdir(folder)
         for line in COMMANDS.read_text(encoding="utf-8").splitlines():
@@ -59,6 +74,7 @@ def records(tree: Path) -> dict[str, str]:
                 "files": {str(path.relative_to(folder)): said(text) for path, text in new.items()},
             }
             text = json.dumps(record, indent=1, ensure_ascii=False).replace(str(folder), "FOLDER")
+            text = WHEN.sub("WHEN", text)
             text = LONG_NUMBER.sub(lambda found: f"{float(found[0]):.9g}", text)
             slug = re.sub(r"[^a-z0-9]+", "-", line.lower()).strip("-")[:120]
             again = sum(name.startswith(f"{slug}.") for name in found)
@@ -72,6 +88,14 @@ def written(folder: Path) -> dict[Path, bytes]:
     kept = (folder / "examples", folder / "fixtures")
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path: path.read_bytes() for path in paths if not set(kept) & set(path.parents)}
+
+
+def sorted_keys(text: str | None) -> str:
+    """A record in which the order of keys of a JSON answer does not count."""
+    record = json.loads(text or "{}")
+    with contextlib.suppress(ValueError, KeyError):
+        record["stdout"] = json.loads("\n".join(record["stdout"]))
+    return WHEN.sub("WHEN", json.dumps(record, sort_keys=True))
 
 
 def said(content: bytes) -> list[str]:
@@ -98,7 +122,11 @@ def main() -> int:
     if compare is None:
         return 0
     old = {path.name: path.read_text(encoding="utf-8") for path in compare.glob("*.json")}
-    different = [name for name in sorted({*old, *found}) if old.get(name) != found.get(name)]
+    different = [
+        name
+        for name in sorted({*old, *found})
+        if sorted_keys(old.get(name)) != sorted_keys(found.get(name))
+    ]
     for name in different:
         before, now = (texts.get(name, "").splitlines() for texts in (old, found))
         titles = f"before/{name}", f"now/{name}"

@@ -46,8 +46,8 @@ def command(
     model. Beside the model: one constant round cost, and the textbook formula.
     """
     from calibration.evaluate import evaluate, nothing_to_evaluate, systems_to_evaluate
+    from calibration.report.as_json import answer_json
     from calibration.report.evaluation import (
-        evaluation_json,
         print_evaluation,
         progress_bar,
     )
@@ -61,6 +61,6 @@ def command(
             found, splits=splits, num_rows=num_rows, draws=draws, seed=seed, progress=advance
         )
     if as_json:
-        show(evaluation_json(result, set_aside))
+        show(answer_json(result, set_aside=(*set_aside, *result.set_aside)))
     else:
         print_evaluation(result, set_aside)

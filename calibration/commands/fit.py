@@ -89,9 +89,9 @@ def command(
         _check_same_system(output, summary.calibration)
     summary.calibration.save(output)
     if as_json:
-        from calibration.report.fit_json import fit_json
+        from calibration.report.as_json import answer_json
 
-        show(fit_json(summary, str(output)), [output, plot])
+        show(answer_json(summary, path=output), [output, plot])
     else:
         from calibration.report.fit_text import fit_text
 

@@ -73,9 +73,9 @@ def ingest(*, files: tuple[Path, ...], output: Path | None, explain: bool, as_js
         write_points(found.points, output)
         written = named_output(output)
     if as_json:
-        from calibration.report.ingest_json import ingest_json
+        from calibration.report.as_json import answer_json
 
-        show(ingest_json(found, written), [output])
+        show(answer_json(found, output=written), [output])
     elif found.usable:
         from calibration.report.ingest_text import ingest_text
 
@@ -171,10 +171,9 @@ def whatif(
     except ParameterError as error:  # all that can be out of range here was given by option
         raise click.UsageError(str(error)) from None
     if as_json:
-        from calibration.report.prediction_json import calibration_json
-        from calibration.report.whatif_json import what_if_json
+        from calibration.report.as_json import answer_json, used
 
-        show({**what_if_json(found), **calibration_json(known, source)})
+        show(answer_json(found, **used(known, source)))
     else:
         from calibration.report.whatif_text import what_if_text
 
@@ -298,7 +297,8 @@ def allreduce_fit(
 def data(*, as_json: bool) -> None:
     """List the packaged systems: name, class, rows, what varies, source."""
     from calibration.points.packaged import packaged_tables
-    from calibration.report.packaged_systems import packaged_json, packaged_text
+    from calibration.report.as_json import packaged_json
+    from calibration.report.packaged_systems import packaged_text
 
     show((packaged_json if as_json else packaged_text)(packaged_tables()))
 

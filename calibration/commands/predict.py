@@ -216,9 +216,9 @@ def command(
     except ParameterError as error:  # all that can be out of range here was given by option
         raise click.UsageError(str(error)) from None
     if as_json:
-        from calibration.report.prediction_json import prediction_json
+        from calibration.report.as_json import answer_json
 
-        show(prediction_json(found), [plot])
+        show(answer_json(found), [plot])
     else:
         from calibration.report.prediction_text import prediction_text
 
@@ -286,11 +286,12 @@ def _predict_arrival(
 ) -> None:
     """Answer for a server at an arrival rate."""
     from calibration.predict.arrival import arrival_answer
-    from calibration.report.arrival_report import arrival_json, arrival_text
+    from calibration.report.arrival_report import arrival_text
+    from calibration.report.as_json import answer_json
 
     found = arrival_answer(calibration, arrival, asked, source=source)
     if as_json:
-        show(arrival_json(found))
+        show(answer_json(found))
     else:
         show(arrival_text(found))
     show_notes(dict.fromkeys(note.message for note in found.notes))
@@ -309,13 +310,13 @@ def _asked_accept_length(log: Path | None, asked: AskedAcceptLength) -> AskedAcc
 def _predict_points(calibration: Calibration, path: Path, *, source: str, as_json: bool) -> None:
     """Predict every row of a file."""
     from calibration.predict.points import predict_points
-    from calibration.report.points_prediction import points_prediction_csv, points_prediction_json
-    from calibration.report.prediction_json import calibration_json
+    from calibration.report.as_json import answer_json, used
+    from calibration.report.points_prediction import points_prediction_csv
 
     with progress_of([path]) as progress:
         found = predict_points(calibration, path, progress=progress)
     if as_json:
-        show({**points_prediction_json(found), **calibration_json(calibration, source)})
+        show(answer_json(found, **used(calibration, source)))
     else:
         show(points_prediction_csv(found), end="")
         show_notes([calibration_words(calibration, source)], "")

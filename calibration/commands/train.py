@@ -220,7 +220,7 @@ def _read(
     paths: tuple[Path, ...], family: str | None, *, correct_alias: bool, as_json: bool
 ) -> "TrainingLog":
     """The log of a run; with --json a refused one is said on standard output as well."""
-    from calibration.report.train_json import refused_json
+    from calibration.report.as_json import answer_json
     from calibration.training.reading import read_training_log
     from calibration.training.training_log import TrainingLogError
 
@@ -231,7 +231,7 @@ def _read(
             )
     except TrainingLogError as error:
         if as_json:
-            show(refused_json(error))
+            show(answer_json(error))
         raise
 
 
@@ -257,10 +257,9 @@ def _report(
             f"--response-tokens must be {error.allowed}, got {error.value}"
         ) from None
     if as_json:
-        from calibration.report.prediction_json import calibration_json
-        from calibration.report.train_json import train_json
+        from calibration.report.as_json import answer_json, used
 
-        answer = {**train_json(found), **calibration_json(calibration, source)}
+        answer = answer_json(found, **used(calibration, source))
         show(answer, [plot], indent=indent)
     else:
         from calibration.report.prediction_text import calibration_words

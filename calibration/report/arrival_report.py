@@ -1,7 +1,6 @@
 """A server at an arrival rate, as text and as JSON."""
 
 import math
-from typing import Any
 
 from calibration.predict.arrival import ArrivalAnswer, ServedWay
 from calibration.report.layout import (
@@ -13,13 +12,9 @@ from calibration.report.layout import (
     probability,
     table,
 )
-from calibration.report.prediction_json import calibration_json, estimate_json
 from calibration.report.prediction_text import calibration_words
 from specmodel.question import Estimate
 from specmodel.units import MILLI
-
-SCHEMA_VERSION = 1
-"""Version of the JSON of a server at an arrival rate. 1: first release."""
 
 _WAITING = 0.01
 """Share of a request's time from which waiting for a place is shown. [-]"""
@@ -206,69 +201,3 @@ def _share(share: Estimate) -> str:
     text = percent(share.median)
     low, high = percent(share.low), percent(share.high)
     return text if low == high else f"{text} ({low} to {high})"
-
-
-def arrival_json(answer: ArrivalAnswer) -> dict[str, Any]:
-    """Return an answer as plain dicts, lists and numbers.
-
-    Parameters
-    ----------
-    answer : ArrivalAnswer
-        One depth.
-
-    Returns
-    -------
-    dict
-        Infinite numbers are None.
-    """
-    arrival, one = answer.arrival, answer.configuration
-    starts, stops = answer.pays_from_per_s, answer.pays_to_per_s
-    pays = (
-        "nowhere" if math.isinf(starts.median) else "above" if starts.median > 0 else "everywhere"
-    )
-    if math.isfinite(stops.median) and stops.median > 0:
-        pays = "below" if starts.median == 0.0 else "between"
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "accept_length": estimate_json(answer.accept_length.estimate),
-        "num_steps": _whole(one.num_steps),
-        "topk": _whole(one.topk),
-        "num_draft_tokens": _whole(one.num_draft_tokens),
-        "context_tokens": _whole(one.context_tokens),
-        "workload": answer.workload,
-        "set": dict(answer.changes),
-        "form": answer.form,
-        "arrival_rate_per_s": arrival.arrival_rate_per_s,
-        "output_tokens": arrival.output_tokens,
-        "prefill_ms": None if arrival.prefill_s is None else arrival.prefill_s / MILLI,
-        "max_running_requests": answer.most_running,
-        "without_speculation": _way(answer.without),
-        "with_speculation": _way(answer.speculative),
-        "speedup": estimate_json(answer.speedup),
-        "probability_faster": answer.probability_faster,
-        "speculation_pays": pays,
-        "pays_from_rate_per_s": estimate_json(starts),
-        "crossover_rate_per_s": estimate_json(stops),
-        "warnings": [{"code": note.code, "message": note.message} for note in answer.notes],
-        **calibration_json(answer.calibration, answer.source),
-    }
-
-
-def _way(way: ServedWay) -> dict[str, Any]:
-    """One way of serving."""
-    return {
-        "keeps_up": way.keeps_up,
-        "probability_keeps_up": way.probability_keeps_up,
-        "running_requests": estimate_json(way.running_requests),
-        "per_user_tokens_per_s": estimate_json(way.per_user_tokens_per_s),
-        "decode_latency_s": estimate_json(way.decode_latency_s),
-        "waiting_s": estimate_json(way.waiting_s),
-        "output_tokens_per_s": estimate_json(way.output_tokens_per_s),
-        "max_rate_per_s": estimate_json(way.max_rate_per_s),
-        "share_of_max_rate": estimate_json(way.share_of_max_rate),
-    }
-
-
-def _whole(value: float | None) -> int | float | None:
-    """A count as a whole number where it is one."""
-    return int(value) if value is not None and float(value).is_integer() else value

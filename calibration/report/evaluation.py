@@ -3,8 +3,6 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -12,8 +10,6 @@ from rich.table import Table
 
 from calibration.evaluate import Evaluation
 from calibration.evaluate_splits import Overall, Score
-
-SCHEMA_VERSION = 1
 
 
 @contextmanager
@@ -126,21 +122,3 @@ def _summary(overall: tuple[Overall, ...]) -> Table:
             _percent(one.regret, 2),
         )
     return table
-
-
-def evaluation_json(result: Evaluation, set_aside: tuple[str, ...]) -> dict[str, Any]:
-    """Everything as plain JSON; what does not exist is null."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "overall": [_without_nan(asdict(one)) for one in result.overall],
-        "systems": [_without_nan(asdict(one)) for one in result.scores],
-        "set_aside": [*set_aside, *result.set_aside],
-    }
-
-
-def _without_nan(record: dict[str, Any]) -> dict[str, Any]:
-    """NaN becomes null."""
-    return {
-        key: None if isinstance(value, float) and math.isnan(value) else value
-        for key, value in record.items()
-    }

@@ -13,7 +13,8 @@ from calibration.report.layout import (
     table,
     wrapped,
 )
-from calibration.report.rig_words import PART_NAMES, memory_words, rig_words, round_words
+from calibration.report.prediction_text import PART_NAMES
+from calibration.report.rig_words import memory_words, rig_words, round_words
 from calibration.rig.explain import FACTOR_WORDS, Agreement, Explanation, FactorEstimate
 from specmodel.calibration import PRIOR_DOMINATED
 from specmodel.question import Estimate

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from calibration.points.ingestion import Ingested, IngestedGroup, filled_rows
 from calibration.readers import Cell, Dropped
 from calibration.readers.acceptance_intervals import conditional_intervals
-from calibration.report.ingest_json import file_names
+from calibration.report.as_json import file_names
 from calibration.report.layout import WIDTH, labelled, number, table, wrapped
 
 MOST_ROWS = 24

@@ -1,13 +1,8 @@
 """The packaged systems as a list for people and as JSON."""
 
-from typing import Any
-
 from calibration.points.packaged import PackagedTable, Varying, varying_columns
 from calibration.report.layout import WIDTH, table, wrapped
 from specmodel.units import KIBI
-
-SCHEMA_VERSION = 1
-"""Version of the JSON of the list. 1: first release."""
 
 _MOST_VARIES = 34
 _WORDS = {
@@ -58,45 +53,6 @@ def packaged_text(tables: tuple[PackagedTable, ...]) -> str:
         ),
     ]
     return "\n".join(text)
-
-
-def packaged_json(tables: tuple[PackagedTable, ...]) -> dict[str, Any]:
-    """Return the packaged systems as plain dicts, lists and numbers.
-
-    Parameters
-    ----------
-    tables : tuple of PackagedTable
-        What to list.
-
-    Returns
-    -------
-    dict
-        One entry per table under ``systems``.
-    """
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "systems": [
-            {
-                "name": one.name,
-                "title": one.title,
-                "class": one.system_class,
-                "rows": one.num_rows,
-                "speculative_rows": one.num_speculative_rows,
-                "baseline_rows": one.num_baseline_rows,
-                "varies": [part._asdict() for part in varying_columns(one)],
-                "source_keys": list(one.source_keys),
-                "url": one.url,
-                "locator": one.locator,
-                "includes": one.includes,
-                "sound": one.sound,
-                "sound_reason": one.sound_reason,
-                "dropped": list(one.dropped),
-                "corrected": list(one.corrected),
-                "notes": one.notes,
-            }
-            for one in tables
-        ],
-    }
 
 
 def _varies(columns: tuple[Varying, ...]) -> str:

@@ -1,8 +1,9 @@
 """Predictions as plain text: one screen for one depth, one line per depth for several."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from calibration.predict.answer import Answer, Claim, DepthAnswer, Identity
 from calibration.report.layout import (
@@ -16,11 +17,23 @@ from calibration.report.layout import (
     table,
     wrapped,
 )
-from calibration.report.rig_words import PART_NAMES
 from specmodel.calibration import Calibration
 from specmodel.prediction import Prediction
 from specmodel.question import Estimate
 from specmodel.units import MILLI
+
+PART_NAMES: Final[Mapping[str, str]] = {
+    "draft memory": "draft: reading weights and cache",
+    "draft compute": "draft: computing",
+    "draft all-reduce": "draft: all-reduce",
+    "draft host": "draft: kernels, launches, host",
+    "verify memory": "verify: reading weights and cache",
+    "verify compute": "verify: computing",
+    "verify all-reduce": "verify: all-reduce",
+    "verify host": "verify: kernels and launches",
+    "round host": "host between rounds",
+}
+"""Plain names of the parts of a round."""
 
 
 def prediction_text(answer: Answer) -> str:

@@ -1,24 +1,10 @@
 """A rig and the parts of its round in plain words."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:  # a prediction that prices no rig starts without the physical form
     from calibration.rig.scenario import Scenario
     from specmodel.architecture import MemoryFit
-
-PART_NAMES: Final[Mapping[str, str]] = {
-    "draft memory": "draft: reading weights and cache",
-    "draft compute": "draft: computing",
-    "draft all-reduce": "draft: all-reduce",
-    "draft host": "draft: kernels, launches, host",
-    "verify memory": "verify: reading weights and cache",
-    "verify compute": "verify: computing",
-    "verify all-reduce": "verify: all-reduce",
-    "verify host": "verify: kernels and launches",
-    "round host": "host between rounds",
-}
-"""Plain names of the parts of a round."""
 
 _KERNELS: Final = {"nccl": ", NCCL", "engine": ", the engine's own all-reduce"}
 

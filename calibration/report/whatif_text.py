@@ -9,7 +9,8 @@ from calibration.report.layout import (
     table,
     wrapped,
 )
-from calibration.report.rig_words import PART_NAMES, memory_words, rig_words, round_words
+from calibration.report.prediction_text import PART_NAMES
+from calibration.report.rig_words import memory_words, rig_words, round_words
 from calibration.rig.pricing import ScenarioPrice
 from calibration.rig.whatif import Row, WhatIf
 from specmodel.question import Estimate

@@ -20,7 +20,7 @@ import pytest
 
 from calibration.points.ingestion import ingest
 from calibration.points.points import format_points
-from calibration.report.ingest_json import ingest_json
+from calibration.report.as_json import answer_json
 from calibration.report.ingest_text import ingest_text
 from specmodel.errors import SpecModelError
 from tests.calibration.conftest import RunCommand
@@ -70,7 +70,7 @@ def said_of(path: Path) -> str:
         found = ingest(path)
     except SpecModelError as error:
         return one_line(str(error))
-    text = json.dumps(ingest_json(found, None), allow_nan=False)
+    text = json.dumps(answer_json(found, output=None), allow_nan=False)
     text += ingest_text(found, None) + ingest_text(found, None, explain=True)
     return text + (format_points(found.points) if found.points is not None else "")
 

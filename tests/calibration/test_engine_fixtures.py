@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from calibration.points.ingestion import ingest
-from calibration.report.ingest_json import ingest_json
+from calibration.report.as_json import answer_json
 
 ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
 PAGES = ("csv", "other", "sglang")
@@ -83,7 +83,7 @@ def test_there_are_fixtures_of_every_page() -> None:
 def test_file_reads_as_expected(path: Path) -> None:
     expected = json.loads(path.read_text())
     page = path.parent.name
-    answer = ingest_json(ingest([path.parent / name for name in expected["files"]]), None)
+    answer = answer_json(ingest([path.parent / name for name in expected["files"]]), output=None)
     said = json.dumps(answer)
     for secret in (*expected.get("must_not_contain", ()), *expected.get("secrets", ())):
         assert secret not in said

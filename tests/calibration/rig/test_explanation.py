@@ -12,7 +12,7 @@ from calibration import fit
 from calibration.points.packaged import packaged_tables
 from calibration.points.points import read_points
 from calibration.points.systems import systems
-from calibration.report.explain_json import explain_json
+from calibration.report.as_json import answer_json
 from calibration.report.explain_text import explain_text
 from calibration.report.layout import fits
 from calibration.rig.explain import FACTOR_WORDS, Explanation, doubt_of_rig, explain
@@ -106,15 +106,13 @@ def test_the_text_keeps_to_80_columns_and_has_what_the_numbers_say(name: str) ->
     assert "nan" not in text.lower().split()
     assert found.scenario.model.name in text
     assert all(one.split(" since ")[0] in " ".join(text.split()) for one in found.assumed)
-    record = explain_json(found)
-    assert record is not None
+    record = answer_json(found)
     assert record["num_times"] == found.num_loads
     assert len(record["agreement"]) == len(found.agreement)
 
 
 def test_points_of_no_rig_are_not_explained() -> None:
     assert explain(replace(of_points(ONE_POINT), physical=None)) is None
-    assert explain_json(None) is None
 
 
 @pytest.mark.parametrize(
