@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,11 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import nnls
 
 from calibration.allreduce.runs import MOST_RANKS
-from calibration.readers.json_text import json_value, number_at, numbers_at, text_at
+from calibration.readers.json_text import json_value, number_at, text_at
 from calibration.readers.text import read_text
 from specmodel.cost.allreduce import AllReduceCurve, PeerAccess, TwoProtocols, ring_factor
 from specmodel.errors import FormatError, ParameterError
 from specmodel.files import write_text_atomically
+from specmodel.records import from_record
 from specmodel.units import GIGA, MICRO
 
 Array = NDArray[np.float64]
@@ -280,26 +281,46 @@ def _rounded(value: float) -> float | None:
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
 
 
-def _loaded(path: Path, number: int, value: Mapping[str, Any]) -> MeasuredAllReduce:
-    """Return the record of one curve."""
-    sizes, times = numbers_at(value, "size_bytes"), numbers_at(value, "time_us")
-    ranks = number_at(value, "num_ranks")
-    if sizes is None or times is None or ranks is None or not 2 <= ranks <= MOST_RANKS:
-        raise FormatError(
-            path, f"curve {number} needs size_bytes, time_us and num_ranks", code="malformed"
+@dataclass(frozen=True, kw_only=True)
+class _Written:
+    """What is read of a written curve; its laws are fitted again, so that they agree with the points."""
+
+    size_bytes: tuple[float, ...]
+    time_us: tuple[float, ...]
+    num_ranks: int
+    file: str = ""
+    library: str = "unknown"
+    library_version: str | None = None
+    gpu: str | None = None
+    num_nodes: int | None = None
+    in_graph: bool | None = None
+    notes: tuple[str, ...] = ()
+    two_protocols: Any = None
+    one_shot: Any = None
+    left_out_median_error: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.num_ranks <= MOST_RANKS:
+            raise ParameterError("num_ranks", self.num_ranks, f"from 2 to {MOST_RANKS}")
+
+    def measured(self) -> MeasuredAllReduce:
+        """The all-reduce with its laws."""
+        times_s = [time * MICRO for time in self.time_us]
+        return MeasuredAllReduce(
+            file=self.file,
+            library=self.library,
+            library_version=self.library_version,
+            gpu=self.gpu,
+            num_nodes=self.num_nodes,
+            in_graph=self.in_graph,
+            fit=fit_all_reduce(self.size_bytes, times_s, self.num_ranks),
+            notes=self.notes,
         )
+
+
+def _loaded(path: Path, number: int, value: Any) -> MeasuredAllReduce:
+    """One curve of a file."""
     try:
-        fit = fit_all_reduce(sizes, [time * MICRO for time in times], int(ranks))
+        return from_record(_Written, value).measured()
     except ParameterError as error:
         raise FormatError(path, f"curve {number}: {error}", code="malformed") from None
-    nodes, graph, notes = number_at(value, "num_nodes"), value.get("in_graph"), value.get("notes")
-    return MeasuredAllReduce(
-        file=text_at(value, "file") or "",
-        library=text_at(value, "library") or "unknown",
-        library_version=text_at(value, "library_version"),
-        gpu=text_at(value, "gpu"),
-        num_nodes=None if nodes is None else int(nodes),
-        in_graph=graph if isinstance(graph, bool) else None,
-        fit=fit,
-        notes=tuple(str(note) for note in notes) if isinstance(notes, list) else (),
-    )

@@ -5,9 +5,7 @@ import json
 import math
 import os
 import re
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,6 +66,9 @@ def _standard_input(context: click.Context) -> Path:
     file: Path | None = context.meta.get(__name__)
     if file is not None:
         return file
+    import shutil
+    import tempfile
+
     folder = context.find_root().with_resource(tempfile.TemporaryDirectory(prefix="specmodel-"))
     file = Path(folder, "stdin")
     with file.open("w+b") as copy:
