@@ -41,6 +41,10 @@ class BatchServer:
 
     .. math:: \mu(b) = \frac{\tau}{N} \frac{b}{T(b)}
 
+    `step_time_s` is :math:`T(b)` along its last axis, while b = 1 to M requests run (later ones wait);
+    `output_tokens` is :math:`N` per request, `accept_length` :math:`\tau`, `prefill_time_s` :math:`P`, the
+    time per request during which its prefill keeps decoding waiting.
+
     Requests arrive independently of each other at rate :math:`\lambda`. A prefill stops decoding, so on
     the clock of decoding it takes no time, and what arrives during prefills comes in groups: of
     :math:`1/(1-q)` requests on average with :math:`q = \lambda P`, taken as geometric (a judgement). With
@@ -53,8 +57,7 @@ class BatchServer:
 
     For a step :math:`T(b) = t_0 + t_1 (b - 1)` without limit and prefill it is the law of theory.md B8
     [kong2026]_: an arrival finds B requests running and is one more, so that
-    :math:`L = \frac{N}{\tau} T(B + 1)`. Prefill divides this by :math:`1 - \lambda P` to first order, as in
-    `specmodel.queueing`. Where steps are not linear, a law of the mean batch alone errs by how much the
+    :math:`L = \frac{N}{\tau} T(B + 1)`. Prefill divides this by :math:`1 - \lambda P` to first order. Where steps are not linear, a law of the mean batch alone errs by how much the
     step bends over the batches that occur, and may have several solutions; this has one.
     """
 

@@ -66,8 +66,6 @@ def _plain(value: Any, hint: Any) -> Any:
     if isinstance(value, Mapping):
         held_type = get_args(hint)[1] if get_origin(hint) in {dict, Mapping} else Any
         return {key: _plain(each, held_type) for key, each in value.items()}
-    if isinstance(value, frozenset):
-        return sorted(value)
     if isinstance(value, tuple | list):
         return [_plain(each, _item(hint, index)) for index, each in enumerate(value)]
     return value
@@ -125,9 +123,6 @@ def _value(hint: Any, value: Any) -> Any:
         return _array(value)
     if origin is tuple and isinstance(value, list):
         return _tuple(hint, value)
-    if origin is frozenset and isinstance(value, list):
-        (inner,) = get_args(hint)
-        return frozenset(_at(f"[{index}]", inner, each) for index, each in enumerate(value))
     if isinstance(value, Mapping) and origin in {dict, Mapping}:
         inner = get_args(hint)[1]
         return {key: _at(str(key)[:40], inner, each) for key, each in value.items()}
@@ -244,7 +239,6 @@ def _words(hint: Any) -> str:
         bool: "true or false",
         str: "a text",
         tuple: "a list",
-        frozenset: "a list",
         np.ndarray: "an array of numbers",
     }
     return named.get(get_origin(hint) or hint, "an object with fields")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-_Z90 = 1.6448536269514722  # the normal quantile that leaves 5 % on each side
+from specmodel.statistics import NORMAL_95
 
 _FEWEST = 1e-6  # trials that are none, and whose square would still be a number
 
@@ -41,9 +41,11 @@ def binomial_interval(share: float, num_trials: float) -> Interval:
     """
     if not num_trials > _FEWEST:
         return 0.0, 1.0
-    weight = _Z90**2 / num_trials
+    weight = NORMAL_95**2 / num_trials
     centre = share + weight / 2
-    half = _Z90 * math.sqrt(max(share * (1 - share), 0.0) / num_trials + (weight / _Z90 / 2) ** 2)
+    half = NORMAL_95 * math.sqrt(
+        max(share * (1 - share), 0.0) / num_trials + (weight / NORMAL_95 / 2) ** 2
+    )
     return max((centre - half) / (1 + weight), 0.0), min((centre + half) / (1 + weight), 1.0)
 
 

@@ -23,6 +23,7 @@ from specmodel.posterior import Posterior
 from specmodel.prediction import Prediction, accept_length_needed, baseline_of, predict
 from specmodel.question import AcceptLength, Estimate, Question, longest_accept_length
 from specmodel.speedup import speedup
+from specmodel.statistics import NORMAL_95
 from specmodel.units import KILO, PERCENT
 
 # ---
@@ -424,8 +425,6 @@ _ADVICE: Final = {
 # Speed-up that is asked for where the user says nothing. [-]
 TARGET_SPEEDUP: Final = 1.3
 
-_NORMAL_95: Final = 1.6448536269514722
-
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -579,7 +578,7 @@ def _notes(
         )
     if transfer is not None:
         low, high = (
-            transfer.median * math.exp(side * _NORMAL_95 * transfer.total_sd) for side in (-1, 1)
+            transfer.median * math.exp(side * NORMAL_95 * transfer.total_sd) for side in (-1, 1)
         )
         known = "a prior" if transfer == TRANSFER_PRIOR else "learned, or given"
         notes.append(
@@ -600,7 +599,7 @@ def _median(estimate: Estimate | None) -> float | None:
 
 def _asked(question: Question, accept_length: Estimate) -> Question:
     """A question at an accept length with its spread."""
-    log_sd = math.log(accept_length.high / accept_length.low) / (2.0 * _NORMAL_95)
+    log_sd = math.log(accept_length.high / accept_length.low) / (2.0 * NORMAL_95)
     return replace(question, accept_length=AcceptLength(estimate=accept_length, log_sd=log_sd))
 
 
@@ -614,7 +613,7 @@ def _in_the_log(needed: Estimate, transfer: TransferFactor | None) -> Estimate:
         )
         return Estimate(median=median, low=low, high=high)
     width = math.hypot(
-        math.log((needed.high - 1.0) / (needed.low - 1.0)) / 2.0, _NORMAL_95 * transfer.total_sd
+        math.log((needed.high - 1.0) / (needed.low - 1.0)) / 2.0, NORMAL_95 * transfer.total_sd
     )
     accepted = (needed.median - 1.0) / transfer.median
     return Estimate(

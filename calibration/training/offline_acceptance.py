@@ -13,6 +13,7 @@ from calibration.training.records import Kind
 from specmodel.acceptance import FullAccuracy, tail_spread
 from specmodel.errors import ParameterError
 from specmodel.question import AcceptLength, Estimate
+from specmodel.statistics import NORMAL_95
 
 Array = NDArray[np.float64]
 
@@ -24,7 +25,6 @@ ROUTES: Final[Mapping[Kind, str]] = {
     Kind.OVERLAP: "overlap_product",
 }
 
-_NORMAL_95: Final = 1.6448536269514722
 _GREEDY: Final = (Kind.JOINT, Kind.CONDITIONAL, Kind.MARGINAL, Kind.OVERLAP)
 _SAMPLED: Final = (Kind.OVERLAP, Kind.JOINT, Kind.CONDITIONAL, Kind.MARGINAL)
 _APPROXIMATE: Final = frozenset({Kind.MARGINAL, Kind.OVERLAP})
@@ -172,7 +172,7 @@ def carried_draws(
         return draws
     most = max(float(spread.high[0]) - base, added)
     least = max(float(spread.low[0]) - base, added * added / most)
-    log_sd = math.log(most / least) / (2.0 * _NORMAL_95)
+    log_sd = math.log(most / least) / (2.0 * NORMAL_95)
     normal = spread_normal(len(draws), rng).reshape(-1, *[1] * (draws.ndim - 1))
     longer = draws + (draws - 1.0) * (added / (base - 1.0)) * np.exp(log_sd * normal)
     return np.asarray(np.minimum(longer, num_steps + 1.0))
@@ -252,7 +252,7 @@ def within_depth(median: float, low: float, high: float, *, sd: float, most: flo
 
     .. math:: \tau_\text{low} = \max\left(\tau - \sqrt{(\tau - l)^2 + (z s)^2},\, 1\right)
     """
-    width = _NORMAL_95 * sd
+    width = NORMAL_95 * sd
     below, above = math.hypot(median - low, width), math.hypot(high - median, width)
     return AcceptLength(
         estimate=Estimate(
@@ -260,5 +260,5 @@ def within_depth(median: float, low: float, high: float, *, sd: float, most: flo
             low=min(max(median - below, 1.0), median),
             high=max(min(median + above, most), median),
         ),
-        log_sd=(below + above) / (2.0 * _NORMAL_95 * median),
+        log_sd=(below + above) / (2.0 * NORMAL_95 * median),
     )
