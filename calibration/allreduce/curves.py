@@ -218,8 +218,8 @@ def _skipped(reading: CollectiveReading) -> list[str]:
     """Return rows that were left out, the first of each reason."""
     first: dict[str, tuple[int, int]] = {}
     for one in reading.skipped:
-        line, times = first.get(one.reason, (one.line, 0))
-        first[one.reason] = (line, times + 1)
+        line, times = first.get(one.code, (one.line, 0))
+        first[one.code] = (line, times + 1)
     return [
         f"{reading.path}, line {line}: {reason.replace('_', ' ')}, left out"
         + (f", and {times - 1} more" if times > 1 else "")

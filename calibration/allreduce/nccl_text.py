@@ -14,10 +14,10 @@ from calibration.allreduce.runs import (
     CollectiveRow,
     CollectiveRun,
     Half,
-    Skipped,
     bus_factor,
     is_possible_time,
 )
+from specmodel.errors import LeftOut
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,Z+:-]*\s+(?:std(?:out|err) [FP]\s)?")
@@ -485,17 +485,17 @@ class _Run:
         return bool(self.begun or self.rows or self.header.devices)
 
 
-def read_nccl_text(lines: Iterable[tuple[int, str]]) -> tuple[list[CollectiveRun], list[Skipped]]:
+def read_nccl_text(lines: Iterable[tuple[int, str]]) -> tuple[list[CollectiveRun], list[LeftOut]]:
     """Return the runs of a text, and the rows that were left out.
 
     Layouts by epoch: nccl-tests from 2019 to 2.19 [nccl-tests]_.
     """
-    skipped: list[Skipped] = []
+    skipped: list[LeftOut] = []
     runs = [_finished(run) for run in _split(lines, skipped) if run.has_content]
     return runs, sorted(skipped, key=lambda one: one.line)
 
 
-def _split(lines: Iterable[tuple[int, str]], skipped: list[Skipped]) -> Iterator[_Run]:
+def _split(lines: Iterable[tuple[int, str]], skipped: list[LeftOut]) -> Iterator[_Run]:
     """Yield the runs of a text one after the other."""
     run = _Run()
     for number, line in lines:
@@ -529,7 +529,7 @@ def _take_aside(line: str, run: _Run) -> None:
         run.failure = failure(line)
 
 
-def _take_table_line(number: int, clean: CleanLine, run: _Run, skipped: list[Skipped]) -> None:
+def _take_table_line(number: int, clean: CleanLine, run: _Run, skipped: list[LeftOut]) -> None:
     """Take a line that names columns, a row, or a part of one."""
     text = clean.text
     layout = layout_of_head(text)
@@ -554,7 +554,7 @@ def _is_row(text: str, run: _Run) -> bool:
     return short and starts_row(text)
 
 
-def _take_pending(run: _Run, skipped: list[Skipped], *, cut: bool) -> None:
+def _take_pending(run: _Run, skipped: list[LeftOut], *, cut: bool) -> None:
     """Take the row that has begun, if it is whole; a part waits for the rest of it."""
     if run.pending is None:
         return
@@ -566,7 +566,7 @@ def _take_pending(run: _Run, skipped: list[Skipped], *, cut: bool) -> None:
             return
         run.pending = None
         if not cut and _looks_measured(text):
-            skipped.append(Skipped(line=number, reason=str(reason)))
+            skipped.append(LeftOut(line=number, code=str(reason)))
         return
     run.pending = None
     if len(run.rows) < _MOST_ROWS:
@@ -576,10 +576,10 @@ def _take_pending(run: _Run, skipped: list[Skipped], *, cut: bool) -> None:
             run.ratios.append(ratio)
 
 
-def _give_up_pending(run: _Run, skipped: list[Skipped]) -> None:
+def _give_up_pending(run: _Run, skipped: list[LeftOut]) -> None:
     """Leave out a row of which the rest never came."""
     if run.pending is not None and _looks_measured(run.pending[1]):
-        skipped.append(Skipped(line=run.pending[0], reason="truncated_row"))
+        skipped.append(LeftOut(line=run.pending[0], code="truncated_row"))
     run.pending = None
 
 

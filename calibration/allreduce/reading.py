@@ -24,14 +24,13 @@ from calibration.allreduce.runs import (
     CollectiveRow,
     CollectiveRun,
     Half,
-    Skipped,
     is_possible_time,
 )
 from calibration.readers.json_text import at, json_records_or_refuse, number_at, text_at
 from calibration.readers.log_file import LogFile
 from calibration.readers.reading import SourceText
 from calibration.readers.text import read_head, read_text
-from specmodel.errors import FormatError
+from specmodel.errors import FormatError, LeftOut
 from specmodel.units import KIBI, MEBI, MICRO, MILLI
 
 _KEYS = frozenset({"results", "config", "nccl_version"})
@@ -43,7 +42,7 @@ def is_nccl_json(value: object) -> bool:
     return isinstance(value, Mapping) and len(_KEYS & set(value)) > 1
 
 
-def read_nccl_json(value: Mapping[str, Any]) -> tuple[CollectiveRun, list[Skipped]]:
+def read_nccl_json(value: Mapping[str, Any]) -> tuple[CollectiveRun, list[LeftOut]]:
     """Return the run of a JSON file, and the results that were left out.
 
     Booleans are texts, numbers may be; keys were misspelt before 2026-02 [nccl-tests]_.
@@ -124,18 +123,18 @@ def _whole(values: Mapping[str, Any], key: str) -> int | None:
     return int(found) if found is not None and 0 <= found <= MOST_BYTES else None
 
 
-def _results(results: object) -> tuple[list[CollectiveRow], list[Skipped]]:
+def _results(results: object) -> tuple[list[CollectiveRow], list[LeftOut]]:
     """Return rows, and the places of what is none."""
     rows: list[CollectiveRow] = []
-    skipped: list[Skipped] = []
+    skipped: list[LeftOut] = []
     for place, result in enumerate(results[:_MOST_ROWS] if isinstance(results, list) else (), 1):
         size = _whole(result, "size") if isinstance(result, Mapping) else None
         if size is None:
-            skipped.append(Skipped(line=place, reason="malformed_row"))
+            skipped.append(LeftOut(line=place, code="malformed_row"))
             continue
         halves = [_half(at(result, name)) for name in ("out_of_place", "in_place")]
         if halves == [None, None]:
-            skipped.append(Skipped(line=place, reason="not_measured"))
+            skipped.append(LeftOut(line=place, code="not_measured"))
             continue
         root = number_at(result, "root")
         redop = text_at(result, "redop")
@@ -316,7 +315,7 @@ def read_collectives(path: Path | str) -> CollectiveReading:
 def _json(path: Path) -> CollectiveReading:
     """Return the runs of a JSON file, of which there may be several one after the other."""
     runs: list[CollectiveRun] = []
-    skipped: list[Skipped] = []
+    skipped: list[LeftOut] = []
     for record in json_records_or_refuse(read_text(path)).records:
         if is_nccl_json(record.value):
             run, left_out = read_nccl_json(record.value)

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from specmodel.errors import LeftOut
+
 # Name of the one collective that enters a curve.
 ALL_REDUCE: Final = "all_reduce"
 
@@ -89,20 +91,12 @@ class CollectiveRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
-    """A row that was left out."""
-
-    line: int  # where it begins, 1-based
-    reason: str  # ``truncated_row``, ``malformed_row``, ``not_measured`` or ``not_positive``
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveReading:
     """Everything that one file says."""
 
     path: Path  # the file
     runs: tuple[CollectiveRun, ...]  # in the order of the file
-    skipped: tuple[Skipped, ...] = ()  # rows that were left out
+    skipped: tuple[LeftOut, ...] = ()  # rows that were left out
 
 
 def bus_factor(collective: str, num_ranks: int) -> float:

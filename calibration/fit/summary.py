@@ -17,7 +17,7 @@ from calibration.fit.identifiable import (
     untold_constants,
 )
 from calibration.points.arrays import SystemRows
-from calibration.points.notes import Note, held_to_a_step
+from calibration.points.notes import held_to_a_step
 from calibration.points.packaged import PackagedTable
 from calibration.points.points import read_points
 from calibration.points.table import Points
@@ -26,7 +26,7 @@ from calibration.rig.from_points import AskedRig
 from calibration.rig.scenario import doubts_of_all_reduce
 from specmodel.ask import workload_of
 from specmodel.calibration import Calibration, Observation
-from specmodel.errors import ImpossibleAnswerError
+from specmodel.errors import ImpossibleAnswerError, Note
 from specmodel.prediction import Prediction, predict_each
 from specmodel.question import AcceptLength, Question
 

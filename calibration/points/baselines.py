@@ -15,7 +15,7 @@ from calibration.points.table import (
     speculative_rows,
     warn_rows,
 )
-from calibration.readers import PointWarning
+from specmodel.errors import Note
 from specmodel.units import MILLI
 
 MATCH_COLUMNS = (*SYSTEM_COLUMNS, *LOAD_COLUMNS)
@@ -31,7 +31,7 @@ _MISMATCH = 0.05
 _MOST_SHOWN = 6
 
 
-def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[PointWarning, ...]]:
+def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Note, ...]]:
     r"""Return the table with empty baselines of speculative rows filled.
 
     In this order: the mean of the rows at ``num_steps`` 0 whose load was asked for alike (in formats
@@ -45,7 +45,7 @@ def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[PointWarni
 
     Returns
     -------
-    tuple of (pandas.DataFrame, tuple of PointWarning)
+    tuple of (pandas.DataFrame, tuple of Note)
         A copy, and warnings with codes ``no_baseline``, ``baseline_mismatch`` (the row's own
         baseline is more than 5 % away from the matching rows), ``baselines_differ`` (runs without
         speculation at one load that are more than 5 % apart) and ``baseline_from_step_time``.
@@ -248,7 +248,7 @@ def _no_baseline(
 
 def _warn_different(
     frame: pd.DataFrame, rows: list[int], own: NDArray[np.float64]
-) -> tuple[PointWarning, ...]:
+) -> tuple[Note, ...]:
     """Return a warning where runs without speculation at one load are too far apart."""
     least, most = float(np.min(own[rows])), float(np.max(own[rows]))
     if most / least - 1 <= _MISMATCH:

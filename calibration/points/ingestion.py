@@ -9,8 +9,8 @@ import numpy as np
 from calibration.points.files import FileGroup, PathLike, read_groups
 from calibration.points.points import points_of
 from calibration.points.table import Points, speculative_rows
-from calibration.readers import CANONICAL_NAMES, Cell, PointWarning
-from specmodel.errors import FormatError
+from calibration.readers import CANONICAL_NAMES, Cell
+from specmodel.errors import FormatError, Note
 
 DEPTH_CHANGED = "depth_changed"
 """Code of the warning that a server was run at several depths."""
@@ -56,7 +56,7 @@ class IngestedGroup:
         return dict(counts)
 
     @property
-    def warnings(self) -> tuple[PointWarning, ...]:
+    def warnings(self) -> tuple[Note, ...]:
         """What should be known about the rows."""
         if self.points is not None:
             return (*self.points.warnings, *_warn_depths(self))
@@ -100,13 +100,13 @@ class Ingested:
     points: Points | None
 
     @property
-    def warnings(self) -> tuple[PointWarning, ...]:
+    def warnings(self) -> tuple[Note, ...]:
         """What should be known of all groups, files that could not be used included."""
         said = [warning for group in self.groups for warning in group.warnings]
         return tuple(dict.fromkeys([*said, *self.left_out]))
 
     @property
-    def left_out(self) -> tuple[PointWarning, ...]:
+    def left_out(self) -> tuple[Note, ...]:
         """Which files could not be used, and why."""
         return tuple(_left_out(self.groups))
 
@@ -116,7 +116,7 @@ class Ingested:
         return any(group.group.readings for group in self.groups)
 
 
-def _warn_depths(one: IngestedGroup) -> tuple[PointWarning, ...]:
+def _warn_depths(one: IngestedGroup) -> tuple[Note, ...]:
     """Return a warning about files that were read together and differ in depth, once for the group."""
     if one.group.format not in _ONE_SERVER or len(one.group.readings) < 2:
         return ()
@@ -124,17 +124,15 @@ def _warn_depths(one: IngestedGroup) -> tuple[PointWarning, ...]:
     depths = {row["num_steps"] for row in one.rows if row.get("num_steps")}
     if known or len(depths) < 2:
         return ()
-    return (
-        PointWarning(code=DEPTH_CHANGED, message="the files differ in depth: one row for each"),
-    )
+    return (Note(code=DEPTH_CHANGED, message="the files differ in depth: one row for each"),)
 
 
-def _left_out(groups: Sequence[IngestedGroup]) -> list[PointWarning]:
+def _left_out(groups: Sequence[IngestedGroup]) -> list[Note]:
     """Return a warning about files of folders that are of no known format, and one for each other."""
     errors = [one.group for one in groups if one.group.error is not None]
     foreign = [one for one in errors if not one.named and not one.format]
     said = [
-        PointWarning(code="file_refused", message=f"refused: {one.error.reason}", path=one.files[0])
+        Note(code="file_refused", message=f"refused: {one.error.reason}", path=one.files[0])
         for one in errors
         if one.error is not None and one not in foreign
     ]
@@ -142,9 +140,7 @@ def _left_out(groups: Sequence[IngestedGroup]) -> list[PointWarning]:
         names = ", ".join(one.files[0].name for one in foreign[:_MOST_FILES])
         more = len(foreign) - _MOST_FILES
         rest = f" and {more} more" if more > 0 else ""
-        said.append(
-            PointWarning(code="file_skipped", message=f"no known format, left out: {names}{rest}")
-        )
+        said.append(Note(code="file_skipped", message=f"no known format, left out: {names}{rest}"))
     return said
 
 

@@ -1,22 +1,11 @@
 """What a user should know beside an answer."""
 
-from typing import NamedTuple
-
 from specmodel.calibration import Calibration
+from specmodel.errors import Note
 from specmodel.prediction import Prediction
 
 ROUNDING = 5e-3
 """How far a round cost may be below 1 without a remark. [-]"""
-
-
-class Note(NamedTuple):
-    """One remark on an answer, for machines and for people.
-
-    A named tuple, not a dataclass: it is made in a tenth of the time when a cold command starts.
-    """
-
-    code: str
-    message: str
 
 
 def broken_baseline_notes(calibration: Calibration) -> tuple[Note, ...]:

@@ -14,13 +14,11 @@ from calibration.points.table import Points, frame_of, warn_rows
 from calibration.points.unsound import warn_contradicting_times, warn_round_cost_below_one
 from calibration.readers import (
     CANONICAL_NAMES,
-    Dropped,
-    PointWarning,
     Reading,
     Row,
     canonical_name,
 )
-from specmodel.errors import FormatError
+from specmodel.errors import FormatError, LeftOut, Note
 from specmodel.files import write_text_atomically
 
 __all__ = ["Points", "read_points", "write_points"]
@@ -188,16 +186,16 @@ def _refuse_without_rows(readings: Sequence[Reading]) -> None:
         )
 
 
-def _skipped(error: FormatError) -> PointWarning:
+def _skipped(error: FormatError) -> Note:
     """Return a warning about a file of a folder that says nothing."""
-    return PointWarning(code="file_skipped", message=f"left out: {error.reason}", path=error.path)
+    return Note(code="file_skipped", message=f"left out: {error.reason}", path=error.path)
 
 
-def _without_repeats(readings: list[Reading]) -> tuple[list[Reading], tuple[Dropped, ...]]:
+def _without_repeats(readings: list[Reading]) -> tuple[list[Reading], tuple[LeftOut, ...]]:
     """Return the readings without rows that an earlier file has in every column."""
     seen: dict[object, tuple[Path, int]] = {}
     kept_readings = []
-    repeated: list[Dropped] = []
+    repeated: list[LeftOut] = []
     for reading in readings:
         kept: list[Row] = []
         for row in reading.rows:
@@ -206,7 +204,7 @@ def _without_repeats(readings: list[Reading]) -> tuple[list[Reading], tuple[Drop
                 kept.append(row)
                 continue
             repeated.append(
-                Dropped(
+                LeftOut(
                     path=reading.path,
                     line=row.line,
                     code="duplicate_row",
@@ -219,7 +217,7 @@ def _without_repeats(readings: list[Reading]) -> tuple[list[Reading], tuple[Drop
     return kept_readings, tuple(repeated)
 
 
-def _warn_scope(points: Points) -> tuple[PointWarning, ...]:
+def _warn_scope(points: Points) -> tuple[Note, ...]:
     """Return a warning about throughputs that are not those of the whole batch."""
     scope = points.frame["throughput_scope"]
     return warn_rows(
@@ -230,7 +228,7 @@ def _warn_scope(points: Points) -> tuple[PointWarning, ...]:
     )
 
 
-def _warn_systems(points: Points) -> tuple[PointWarning, ...]:
+def _warn_systems(points: Points) -> tuple[Note, ...]:
     """Return a warning about points that need more than one fit."""
     found = systems(points)
     if len(found) < 2:
@@ -238,7 +236,7 @@ def _warn_systems(points: Points) -> tuple[PointWarning, ...]:
     labels = "; ".join(system.label for system in found[:8])
     more = f"; and {len(found) - 8} more" if len(found) > 8 else ""
     return (
-        PointWarning(
+        Note(
             code="two_systems",
             message=f"{len(found)} systems, which need one fit each (--system TEXT picks one): "
             f"{labels}{more}",

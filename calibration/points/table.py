@@ -15,10 +15,9 @@ from calibration.readers import (
     NUMBER_NAMES,
     ORIGIN_NAMES,
     TEXT_NAMES,
-    Dropped,
-    PointWarning,
     Reading,
 )
+from specmodel.errors import LeftOut, Note
 from specmodel.units import MILLI
 
 Key: TypeAlias = tuple[float | str | None, ...]
@@ -55,17 +54,17 @@ class Points:
         One row per measurement. The canonical columns in their order (numbers as float64 with nan
         where empty, texts with ``""`` where empty, ``full_accuracy`` as a tuple or None), then
         columns whose meaning is not known, then `PROVENANCE_COLUMNS`.
-    dropped : tuple of Dropped
+    dropped : tuple of LeftOut
         Rows of the files that are not in the frame.
-    warnings : tuple of PointWarning
+    warnings : tuple of Note
         What should be known about those that are.
     files : tuple of Path
         What was read.
     """
 
     frame: pd.DataFrame
-    dropped: tuple[Dropped, ...] = ()
-    warnings: tuple[PointWarning, ...] = ()
+    dropped: tuple[LeftOut, ...] = ()
+    warnings: tuple[Note, ...] = ()
     files: tuple[Path, ...] = ()
 
     def __len__(self) -> int:
@@ -171,11 +170,11 @@ def speculative_rows(frame: pd.DataFrame) -> NDArray[np.bool_]:
 
 def warn_rows(
     frame: pd.DataFrame, rows: NDArray[np.bool_], code: str, message: str
-) -> tuple[PointWarning, ...]:
+) -> tuple[Note, ...]:
     """Return a warning about some rows, one for each file that they are in."""
     found = frame.loc[rows, ["file", "line"]]
     return tuple(
-        PointWarning(code=code, message=message, path=Path(str(file)), lines=tuple(lines.tolist()))
+        Note(code=code, message=message, path=Path(str(file)), lines=tuple(lines.tolist()))
         for file, lines in found.groupby("file", sort=False)["line"]
     )
 

@@ -17,7 +17,7 @@ from calibration.points.table import (
     speculative_rows,
     warn_rows,
 )
-from calibration.readers import PointWarning
+from specmodel.errors import Note
 from specmodel.speedup import ROUND_COST_NOISE, round_cost_from_throughput
 from specmodel.units import MILLI
 
@@ -46,14 +46,14 @@ class Soundness:
         For each row, whether it is not set aside.
     broken : tuple of str
         The broken baselines: a workload, or load and baseline where the workload has no name.
-    warnings : tuple of PointWarning
+    warnings : tuple of Note
         Codes ``baseline_set_aside``, and ``unsound_system`` where it is not sound.
     """
 
     sound: bool
     kept: NDArray[np.bool_]
     broken: tuple[str, ...] = ()
-    warnings: tuple[PointWarning, ...] = ()
+    warnings: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ def implied_round_cost(frame: pd.DataFrame) -> NDArray[np.float64]:
     return round_cost
 
 
-def warn_round_cost_below_one(frame: pd.DataFrame) -> tuple[PointWarning, ...]:
+def warn_round_cost_below_one(frame: pd.DataFrame) -> tuple[Note, ...]:
     """Return a warning that names every row whose round is cheaper than a baseline step.
 
     Examples
@@ -123,7 +123,7 @@ def warn_round_cost_below_one(frame: pd.DataFrame) -> tuple[PointWarning, ...]:
     )
 
 
-def warn_contradicting_times(frame: pd.DataFrame) -> tuple[PointWarning, ...]:
+def warn_contradicting_times(frame: pd.DataFrame) -> tuple[Note, ...]:
     r"""Return warnings about times that cannot belong to the throughput of their row.
 
     .. math:: t_{first} > 0.95\, \frac{B\, N}{X_{base}}, \qquad
@@ -136,7 +136,7 @@ def warn_contradicting_times(frame: pd.DataFrame) -> tuple[PointWarning, ...]:
 
     Returns
     -------
-    tuple of PointWarning
+    tuple of Note
         Codes ``ttft_contradicts_throughput`` (the first token alone takes nearly the whole request)
         and ``step_time_contradicts_throughput``; only of rows that state all that is compared.
 
@@ -234,7 +234,7 @@ def assess_soundness(points: Points, *, force: bool = False) -> Soundness:
     kept = ~np.isin(baselines, broken)
     sound = len(broken) <= MAX_BROKEN and bool(kept[speculative_rows(frame)].any())
     said = "would be" if force or not sound else None
-    warnings: tuple[PointWarning, ...] = ()
+    warnings: tuple[Note, ...] = ()
     for name in broken:
         rows = baselines == name
         count = int(rows.sum())
@@ -250,7 +250,7 @@ def assess_soundness(points: Points, *, force: bool = False) -> Soundness:
     if broken and not sound:
         plural = "s" if len(broken) > 1 else ""
         warnings += (
-            PointWarning(
+            Note(
                 code="unsound_system",
                 message=f"{len(broken)} broken baseline{plural} ({'; '.join(broken)}): the system is "
                 f"not trusted; measure the baseline{plural} again at the same load",

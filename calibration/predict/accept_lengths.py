@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.points.notes import Note
 from specmodel.ask import UsageError
-from specmodel.errors import ParameterError
+from specmodel.errors import Note, ParameterError
 from specmodel.question import AcceptLength, Configuration, Estimate, longest_accept_length
 
 # A cold prediction from one number needs nothing of the acceptance models, so they load on demand.

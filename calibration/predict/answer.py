@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from calibration.points.notes import Note, broken_baseline_notes
+from calibration.points.notes import broken_baseline_notes
 from calibration.predict.accept_lengths import (
     AcceptLengths,
     AskedAcceptLength,
@@ -20,7 +20,7 @@ from specmodel.ask import (
     workload_of,
 )
 from specmodel.calibration import Calibration, Observation
-from specmodel.errors import ParameterError
+from specmodel.errors import Note, ParameterError
 from specmodel.prediction import Prediction
 from specmodel.question import (
     AcceptLength,
@@ -215,7 +215,7 @@ def note_lines(found: Answer) -> list[str]:
     list of str
         For a person to read.
     """
-    messages: dict[tuple[str, str], list[str]] = {}
+    messages: dict[tuple[object, ...], list[str]] = {}
     for note in found.notes:
         messages[note] = [note.message]
     for depth in found.depths:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.points.notes import Note, broken_baseline_notes
+from calibration.points.notes import broken_baseline_notes
 from calibration.predict.accept_lengths import accept_lengths
 from calibration.predict.answer import Asked
 from calibration.predict.models import Form, form_over_batches
@@ -21,6 +21,7 @@ from specmodel.ask import (
     workload_of,
 )
 from specmodel.calibration import Calibration
+from specmodel.errors import Note
 from specmodel.question import (
     AcceptLength,
     Configuration,

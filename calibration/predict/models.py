@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol, final
 
-from calibration.points.notes import Note, held_to_a_step
+from calibration.points.notes import held_to_a_step
 from calibration.predict.accept_lengths import AcceptLengths, accept_length_draws
 from calibration.predict.notes import prediction_notes
 from specmodel.ask import AskedConfiguration
 from specmodel.calibration import Calibration
-from specmodel.errors import SpecModelError
+from specmodel.errors import Note, SpecModelError
 from specmodel.prediction import (
     Prediction,
     accept_length_needed,

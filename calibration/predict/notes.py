@@ -5,11 +5,12 @@ from typing import Final
 
 import numpy as np
 
-from calibration.points.notes import Note, held_to_a_step
+from calibration.points.notes import held_to_a_step
 from specmodel.ask import depth_unknown
 from specmodel.calibration import Calibration
 from specmodel.constants import CONSTANTS, NUM_CONSTANTS, index_of, slope
 from specmodel.cost import UNKNOWN_DEPTH_NUM_STEPS
+from specmodel.errors import Note
 from specmodel.posterior import NEW
 from specmodel.prediction import Prediction, question_rows
 from specmodel.question import Configuration, longest_accept_length

@@ -11,14 +11,13 @@ import numpy as np
 import pandas as pd
 
 from calibration.points.baselines import match_baselines
-from calibration.points.notes import Note
 from calibration.points.points import format_points, read_points
 from calibration.points.table import frame_of
 from calibration.readers import SourceText, canonical_name, points_csv, read_text, recognise_file
 from calibration.readers.header import match_header
 from calibration.readers.numerals import is_missing
 from calibration.readers.text_tables import Table, split_table
-from specmodel.errors import FormatError
+from specmodel.errors import FormatError, Note
 
 _ROW = "row of the file to predict"  # an unknown column: numbers the rows, keeps equal ones apart
 _STAND_IN = "1"  # a throughput to be read past; it never reaches a prediction

@@ -9,14 +9,14 @@ import pandas as pd
 
 from calibration.points.arrays import measured_share, numbers, texts
 from calibration.points.loads import at_calibrated_loads, with_common_loads
-from calibration.points.notes import Note, broken_baseline_notes
+from calibration.points.notes import broken_baseline_notes
 from calibration.points.table import SYSTEM_COLUMNS
 from calibration.predict.notes import calibration_notes, prediction_notes
 from calibration.predict.planned_points import PlannedPoints, read_planned_points
 from specmodel.ask import AskedConfiguration, UsageError, configurations, workload_of
 from specmodel.bounds import BOUNDS
 from specmodel.calibration import Calibration
-from specmodel.errors import ImpossibleAnswerError, ParameterError, SpecModelError
+from specmodel.errors import ImpossibleAnswerError, Note, ParameterError, SpecModelError
 from specmodel.prediction import Prediction, predict_each
 from specmodel.question import AcceptLength, Estimate, Question, longest_accept_length
 

@@ -49,18 +49,15 @@ from calibration.readers.log_file import LogFile
 from calibration.readers.reading import (
     ORIGIN_NAMES,
     Cell,
-    Dropped,
     LogReader,
-    PointWarning,
     Reader,
     Reading,
     Row,
     SeriesReader,
     SourceText,
-    format_lines,
 )
 from calibration.readers.text import read_head, read_text, redacted
-from specmodel.errors import FormatError
+from specmodel.errors import FormatError, LeftOut, Note
 
 __all__ = [
     "CANONICAL_NAMES",
@@ -71,10 +68,10 @@ __all__ = [
     "READERS",
     "TEXT_NAMES",
     "Cell",
-    "Dropped",
+    "LeftOut",
     "LogFile",
     "LogReader",
-    "PointWarning",
+    "Note",
     "Reader",
     "Reading",
     "Recognised",
@@ -82,7 +79,6 @@ __all__ = [
     "SeriesReader",
     "SourceText",
     "canonical_name",
-    "format_lines",
     "read_text",
     "recognise_file",
 ]

@@ -6,8 +6,8 @@ from itertools import accumulate, pairwise, zip_longest
 from typing import Final
 
 from calibration.readers.reading import Cell
-from calibration.readers.row_checks import SUM_TOLERANCE, Refusal
-from specmodel.errors import ParameterError
+from calibration.readers.row_checks import SUM_TOLERANCE
+from specmodel.errors import LeftOut, ParameterError
 from specmodel.units import PERCENT
 
 # What the codes of warnings about acceptance say to a user.
@@ -71,7 +71,7 @@ class DraftCounts:
 
 def draft_counts(
     rounds: float | None, drafted: float | None, accepted: float | None
-) -> DraftCounts | Refusal | None:
+) -> DraftCounts | LeftOut | None:
     """Return counts that can be, why they cannot, or None where the file has none."""
     if rounds is None or accepted is None:
         return None
@@ -80,7 +80,7 @@ def draft_counts(
     if drafted is not None and accepted > drafted:
         return _impossible(f"{accepted:g} drafts accepted of {drafted:g}")
     if not rounds:
-        return Refusal(
+        return LeftOut(
             code="no_verify_rounds",
             column="accept_length",
             message="no round with a draft in it, so nothing about acceptance",
@@ -98,9 +98,9 @@ def accuracy_notes(accuracy: Sequence[float], accept_length: float) -> tuple[str
     )
 
 
-def _impossible(message: str) -> Refusal:
+def _impossible(message: str) -> LeftOut:
     """Return the refusal of counts that cannot be."""
-    return Refusal(code="impossible_counts", column="accept_length", message=message)
+    return LeftOut(code="impossible_counts", column="accept_length", message=message)
 
 
 # Deepest draft a histogram can have.
@@ -234,10 +234,10 @@ def chain_acceptance(
     accepted: float | None,
     printed_length: float | None,
     rates: Sequence[float],
-) -> ChainAcceptance | Refusal | None:
+) -> ChainAcceptance | LeftOut | None:
     """Return the acceptance, why it cannot be, or None where the file has none."""
     counts = draft_counts(rounds, drafted, accepted)
-    if isinstance(counts, Refusal):
+    if isinstance(counts, LeftOut):
         return counts
     if any(rate < 0 for rate in rates):
         rates = ()

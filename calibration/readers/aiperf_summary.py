@@ -26,8 +26,7 @@ from calibration.readers.json_text import (
 from calibration.readers.measured_row import measured_row
 from calibration.readers.model_names import model_name
 from calibration.readers.reading import Cell, Reading, SourceText
-from calibration.readers.row_checks import Refusal
-from specmodel.errors import ParameterError
+from specmodel.errors import LeftOut, ParameterError
 from specmodel.units import MICRO, MILLI, PERCENT
 
 POOLED_HISTOGRAM: Final = "pooled_spec_decode_acceptance_histogram"
@@ -63,18 +62,18 @@ def mean_of(metrics: Mapping[str, Any], tag: str) -> float | None:
     return None
 
 
-def acceptance_of(metrics: Mapping[str, Any]) -> Acceptance | Refusal | None:
+def acceptance_of(metrics: Mapping[str, Any]) -> Acceptance | LeftOut | None:
     """Return the acceptance of a run, why it cannot be, or None where nothing is said.
 
     The pooled histogram is preferred, then tokens over rounds, then the mean over requests.
     """
     histogram = histogram_of(metrics.get(POOLED_HISTOGRAM))
-    if isinstance(histogram, Refusal):
+    if isinstance(histogram, LeftOut):
         return histogram
     counts = _counts(*(mean_of(metrics, tag) for tag in (STEPS, DRAFTED, ACCEPTED)))
     weighted = mean_of(metrics, _WEIGHTED_LENGTH)
     mean = mean_of(metrics, _MEAN_LENGTH)
-    counted = None if isinstance(counts, Refusal) else counts
+    counted = None if isinstance(counts, LeftOut) else counts
     pooled_length = _first(
         histogram.accept_length if histogram else None,
         weighted,
@@ -82,7 +81,7 @@ def acceptance_of(metrics: Mapping[str, Any]) -> Acceptance | Refusal | None:
     )
     accept_length = _first(pooled_length, mean)
     if accept_length is None:
-        return counts if isinstance(counts, Refusal) else None
+        return counts if isinstance(counts, LeftOut) else None
     rate_tag = _MEAN_RATE if pooled_length is None else _OVERALL_RATE
     drafted = (
         counted
@@ -106,7 +105,7 @@ def acceptance_of(metrics: Mapping[str, Any]) -> Acceptance | Refusal | None:
     )
 
 
-def histogram_of(value: object) -> AcceptHistogram | Refusal | None:
+def histogram_of(value: object) -> AcceptHistogram | LeftOut | None:
     """Return rounds by accepted drafts from a list, or an object with the drafts as keys."""
     if isinstance(value, dict):
         inner = next((value[k] for k in ("value", "values", "avg", "counts") if k in value), value)
@@ -116,9 +115,9 @@ def histogram_of(value: object) -> AcceptHistogram | Refusal | None:
     try:
         histogram = AcceptHistogram(value)
     except ParameterError as error:
-        return Refusal(code="impossible_counts", column="full_accuracy", message=str(error))
+        return LeftOut(code="impossible_counts", column="full_accuracy", message=str(error))
     if not histogram.num_rounds:
-        return Refusal(
+        return LeftOut(
             code="no_verify_rounds", column="accept_length", message="no round in the histogram"
         )
     return histogram
@@ -145,10 +144,10 @@ def _share(metrics: Mapping[str, Any], tag: str) -> float | None:
 
 def _counts(
     rounds: float | None, drafted: float | None, accepted: float | None
-) -> DraftCounts | Refusal | None:
+) -> DraftCounts | LeftOut | None:
     """Return mean counts of a request, why they cannot be, or None where there are none."""
     if rounds and drafted and drafted > rounds * MOST_STEPS:
-        return Refusal(
+        return LeftOut(
             code="impossible_counts",
             column="num_steps",
             message=f"more than {MOST_STEPS} drafts in a round",
@@ -266,7 +265,7 @@ def _keep_summary(findings: Findings, line: int, export: Mapping[str, Any]) -> N
     per_token_ms = _mean_ms(metrics, "inter_token_latency")
     per_chunk_ms = _mean_ms(metrics, "inter_chunk_latency")
     acceptance = acceptance_of(metrics) or _from_chunks(per_token_ms, per_chunk_ms)
-    if isinstance(acceptance, Refusal):
+    if isinstance(acceptance, LeftOut):
         findings.refuse(line, acceptance)
         return
     accept_length, notes = acceptance.accept_length, list(acceptance.notes)
@@ -311,7 +310,7 @@ def _keep_requests(findings: Findings, records: Sequence[JsonRecord]) -> None:
         histogram = histogram_of(metrics.get(_PER_REQUEST_HISTOGRAM))
         if not any(str(tag).startswith(_TAGS) for tag in metrics):
             findings.drop("no_speculation", record.line, "a request without speculative figures")
-        elif isinstance(histogram, Refusal):
+        elif isinstance(histogram, LeftOut):
             findings.refuse(record.line, histogram)
         elif histogram is None and not counts[0]:
             findings.drop("no_verify_rounds", record.line, "a request without a round with drafts")
@@ -352,7 +351,7 @@ def _acceptance_cells(acceptance: Acceptance) -> dict[str, Cell | None]:
     }
 
 
-def _from_chunks(per_token_ms: float | None, per_chunk_ms: float | None) -> Acceptance | Refusal:
+def _from_chunks(per_token_ms: float | None, per_chunk_ms: float | None) -> Acceptance | LeftOut:
     """Return what the size of chunks says where the server reported nothing."""
     tokens = tokens_per_chunk(per_chunk_ms, per_token_ms)
     if tokens is None:
@@ -364,9 +363,9 @@ def _from_chunks(per_token_ms: float | None, per_chunk_ms: float | None) -> Acce
     )
 
 
-def _unknown() -> Refusal:
+def _unknown() -> LeftOut:
     """Return the refusal of a run of which nobody knows whether it speculated."""
-    return Refusal(
+    return LeftOut(
         code="speculation_unknown",
         column="accept_length",
         message="no spec_decode figures in it, and nothing else that tells whether it speculated",

@@ -5,7 +5,7 @@ import math
 from calibration.readers.columns import SCOPES, SPEEDUP, Column, Kind, scope_of
 from calibration.readers.numerals import NumeralError, parse_list, parse_number
 from calibration.readers.reading import Cell
-from calibration.readers.row_checks import Refusal
+from specmodel.errors import LeftOut
 from specmodel.units import PERCENT
 
 _LARGEST = 1e30  # beyond it nothing was measured, and products of three would overflow
@@ -13,7 +13,7 @@ _LARGEST = 1e30  # beyond it nothing was measured, and products of three would o
 
 def read_cell(
     written: str, column: Column, factor: float = 1.0, *, decimal_comma: bool = False
-) -> Cell | Refusal:
+) -> Cell | LeftOut:
     """Return the value of a cell that is not empty, or why it is none."""
     if column.kind is Kind.TEXT:
         return _read_scope(written) if column.name == "throughput_scope" else written
@@ -22,7 +22,7 @@ def read_cell(
     if factor == PERCENT:  # said by the header; a sign in the cell says the same
         written = written.replace("%", "")
     if "%" in written and not column.share:
-        return Refusal(
+        return LeftOut(
             code="not_a_number",
             column=column.name,
             message=f"{written!r} has a percent sign, but {column.name} is no share of anything; "
@@ -34,7 +34,7 @@ def read_cell(
         else:
             values = (parse_number(written, decimal_comma=decimal_comma),)
     except NumeralError as error:
-        return Refusal(code=error.code, column=column.name, message=error.message)
+        return LeftOut(code=error.code, column=column.name, message=error.message)
     values = tuple(value * factor for value in values)
     refusal = bounded(written, column, values)
     if refusal is not None:
@@ -42,10 +42,10 @@ def read_cell(
     return values if column.kind is Kind.LIST else values[0]
 
 
-def _read_scope(written: str) -> str | Refusal:
+def _read_scope(written: str) -> str | LeftOut:
     """Return what a throughput is counted over."""
     scope = scope_of(written)
-    return scope or Refusal(
+    return scope or LeftOut(
         code="unknown_scope",
         column="throughput_scope",
         message=f"{written!r} is not known; write {', '.join(SCOPES[:-1])} or {SCOPES[-1]}, or "
@@ -53,7 +53,7 @@ def _read_scope(written: str) -> str | Refusal:
     )
 
 
-def bounded(written: str, column: Column, values: tuple[float, ...]) -> Refusal | None:
+def bounded(written: str, column: Column, values: tuple[float, ...]) -> LeftOut | None:
     """Return why a column cannot have these numbers, None where it can."""
     least, most = min(values), max(values)
     code = message = ""
@@ -71,5 +71,5 @@ def bounded(written: str, column: Column, values: tuple[float, ...]) -> Refusal 
     elif 0 < least < column.least:
         code, message = "out_of_range", f"is below {column.least:g}, the least that can be"
     return (
-        Refusal(code=code, column=column.name, message=f"{written!r} {message}") if code else None
+        LeftOut(code=code, column=column.name, message=f"{written!r} {message}") if code else None
     )

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from calibration.readers.reading import Dropped, PointWarning, Reading, Row
-from calibration.readers.row_checks import Refusal, number
-from specmodel.errors import FormatError
+from calibration.readers.reading import Reading, Row
+from calibration.readers.row_checks import number
+from specmodel.errors import FormatError, LeftOut, Note
 
 _MOST_LINES: Final = 10_000  # of one warning; a log may have any number
 _MOST_REASONS = 3
@@ -46,12 +46,12 @@ class Findings:
         self.path = path
         self.rows: list[Row] = []
         self._messages, self._codes = messages, codes
-        self._dropped: dict[str, Dropped] = {}
+        self._dropped: dict[str, LeftOut] = {}
         self._warned: dict[str, tuple[str, list[int]]] = {}
 
-    def keep(self, line: int, row: Row | Refusal, notes: Iterable[str] = ()) -> bool:
+    def keep(self, line: int, row: Row | LeftOut, notes: Iterable[str] = ()) -> bool:
         """Keep a row and say what is to be said about it, or leave it out where it is refused."""
-        if isinstance(row, Refusal):
+        if isinstance(row, LeftOut):
             self.refuse(line, row)
             return False
         self.rows.append(row)
@@ -59,14 +59,14 @@ class Findings:
             self.warn(code, line)
         return True
 
-    def refuse(self, line: int, refusal: Refusal) -> None:
+    def refuse(self, line: int, refusal: LeftOut) -> None:
         """Leave something out for the reason of a check."""
         self.drop(refusal.code, line, refusal.message, column=refusal.column)
 
     def drop(self, code: str, line: int, message: str, *, column: str = "") -> None:
         """Leave something out; the first message of a code is the one that is shown."""
         seen = self._dropped.get(code)
-        self._dropped[code] = Dropped(
+        self._dropped[code] = LeftOut(
             path=seen.path if seen else self.path,
             line=seen.line if seen else line,
             code=code,
@@ -110,7 +110,7 @@ class Findings:
             rows=tuple(self.rows),
             dropped=dropped,
             warnings=tuple(
-                PointWarning(code=code, message=message, path=self.path, lines=tuple(lines))
+                Note(code=code, message=message, path=self.path, lines=tuple(lines))
                 for code, (message, lines) in sorted(self._warned.items())
             ),
             era=era,

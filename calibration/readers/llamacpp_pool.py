@@ -8,7 +8,7 @@ from calibration.readers.acceptance_counts import ACCEPTANCE_MESSAGES
 from calibration.readers.findings import Findings
 from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell
-from calibration.readers.row_checks import Refusal
+from specmodel.errors import LeftOut
 from specmodel.units import MILLI
 
 # Name of the engine in rows.
@@ -109,7 +109,7 @@ class RequestPool:
         self._configured = depth
         self._drafting, self._plain = _Sums(), _Sums()
         self._undrafted: list[int] = []
-        self._impossible: list[tuple[int, Refusal]] = []
+        self._impossible: list[tuple[int, LeftOut]] = []
         self.positions = 0.0  # as many as a line of acceptance by position names
         self._whole: set[float] | None = None  # drafts of a round that fit every request
         self._fits_configured = True
@@ -255,20 +255,20 @@ class RequestPool:
         findings.keep(sums.line, row, notes)
 
 
-def _refused(request: Request) -> Refusal | None:
+def _refused(request: Request) -> LeftOut | None:
     """Return why no request can have these figures."""
     accepted, drafted = request.accepted or 0.0, request.drafted or 0.0
     numbers = (request.predicted, request.predicted_ms, accepted, drafted)
     if all(0 <= number <= _MOST for number in numbers) and accepted <= drafted:
         if request.predicted == request.prefills and not drafted:
             message = "requests left out: their only token came from the prefill"
-            return Refusal(code="no_verify_rounds", column="", message=message)
+            return LeftOut(code="no_verify_rounds", column="", message=message)
         if request.rounds > 0:
             return None
         message = f"{accepted:g} drafts accepted of {request.predicted:g} tokens: no round is left"
     else:
         message = "a count or a time that cannot be"
-    return Refusal(code="impossible_counts", column="", message=f"requests left out: {message}")
+    return LeftOut(code="impossible_counts", column="", message=f"requests left out: {message}")
 
 
 def _leaves_rounds_out(request: Request) -> bool:

@@ -6,12 +6,8 @@ from typing import Final
 from calibration.readers.cells import bounded
 from calibration.readers.columns import COLUMNS, Column, Kind
 from calibration.readers.reading import Cell, Row
-from calibration.readers.row_checks import (
-    Refusal,
-    is_block_drafter,
-    longest_accept_length,
-    number,
-)
+from calibration.readers.row_checks import is_block_drafter, longest_accept_length, number
+from specmodel.errors import LeftOut
 
 _COLUMNS: Final[Mapping[str, Column]] = {column.name: column for column in COLUMNS}
 _ROUNDING = 1e-9
@@ -23,7 +19,7 @@ def measured_row(
     *,
     load: tuple[object, ...] | None = None,
     details: Mapping[str, Cell | None] | None = None,
-) -> Row | Refusal:
+) -> Row | LeftOut:
     """Return a row of canonical columns, or why no run can be like that."""
     filled: dict[str, Cell] = {
         name: float(cell) if isinstance(cell, int) else cell
@@ -49,7 +45,7 @@ def measured_row(
     )
 
 
-def _refused(name: str, cell: Cell) -> Refusal | None:
+def _refused(name: str, cell: Cell) -> LeftOut | None:
     """Return why a column cannot have a value."""
     column = _COLUMNS.get(name)
     if column is None or column.kind is Kind.TEXT:
@@ -59,24 +55,24 @@ def _refused(name: str, cell: Cell) -> Refusal | None:
     return (
         bounded(_shown(cell), column, numbers)
         if len(numbers) == len(values)
-        else Refusal(code="not_a_number", column=name, message=f"{cell!r} is not a number")
+        else LeftOut(code="not_a_number", column=name, message=f"{cell!r} is not a number")
     )
 
 
-def _refused_accept_length(cells: Mapping[str, Cell]) -> Refusal | None:
+def _refused_accept_length(cells: Mapping[str, Cell]) -> LeftOut | None:
     """Return why no round can have this accept length."""
     accept_length = number(cells, "accept_length")
     if accept_length is None:
         return None
     if accept_length < 1 - _ROUNDING:
-        return Refusal(
+        return LeftOut(
             code="accept_length_out_of_range",
             column="accept_length",
             message=f"{accept_length:g} is below 1, but a round emits at least the bonus token",
         )
     longest = longest_accept_length(cells) if number(cells, "num_steps") != 0 else None
     if longest is not None and accept_length > longest[0] * (1 + _ROUNDING):
-        return Refusal(
+        return LeftOut(
             code="accept_length_above_depth",
             column="accept_length",
             message=f"{accept_length:g} is above {longest[1]} = {longest[0]:g}, the longest that "
@@ -85,13 +81,13 @@ def _refused_accept_length(cells: Mapping[str, Cell]) -> Refusal | None:
     return None
 
 
-def _refused_accuracy(cells: Mapping[str, Cell]) -> Refusal | None:
+def _refused_accuracy(cells: Mapping[str, Cell]) -> LeftOut | None:
     """Return what is wrong with the list of full accuracies."""
     accuracy = cells.get("full_accuracy")
     if not isinstance(accuracy, tuple):
         return None
     if max(accuracy) > 1 + _ROUNDING:
-        return Refusal(
+        return LeftOut(
             code="accuracy_above_one",
             column="full_accuracy",
             message=f"accuracy {max(accuracy):g} is above 1",

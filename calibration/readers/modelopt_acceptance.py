@@ -15,8 +15,7 @@ from calibration.readers.findings import Findings
 from calibration.readers.json_text import json_keys, json_objects, number_at
 from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell, Reading, SourceText
-from calibration.readers.row_checks import Refusal
-from specmodel.errors import ParameterError
+from specmodel.errors import LeftOut, ParameterError
 
 FORMAT: Final = "modelopt_acceptance"
 
@@ -66,7 +65,7 @@ def _keep(findings: Findings, line: int, fields: Mapping[str, Any]) -> None:
     joint = _joint(tables, longest)
     histogram = _histogram(tables[_HISTOGRAM], longest) if tables[_HISTOGRAM] else None
     chosen = histogram if histogram is not None else joint
-    if isinstance(chosen, Refusal):
+    if isinstance(chosen, LeftOut):
         findings.refuse(line, chosen)
         return
     rounds = None
@@ -87,7 +86,7 @@ def _keep(findings: Findings, line: int, fields: Mapping[str, Any]) -> None:
         "verify_rounds": rounds,
     }
     if findings.keep(line, measured_row(line, cells, details={"rounds": rounds})):
-        table = accuracy if isinstance(joint, Refusal) else joint
+        table = accuracy if isinstance(joint, LeftOut) else joint
         for code in accuracy_notes(table, accept_length):
             findings.warn(code, line)
 
@@ -105,10 +104,10 @@ def _table(value: object) -> dict[int, float | None]:
     return table
 
 
-def _histogram(table: Mapping[int, float | None], longest: int) -> AcceptHistogram | Refusal:
+def _histogram(table: Mapping[int, float | None], longest: int) -> AcceptHistogram | LeftOut:
     """Return the rounds by accepted drafts, or why the table is none."""
     if table.get(0):
-        return Refusal(
+        return LeftOut(
             code="impossible_counts",
             column="full_accuracy",
             message="rounds of accept length 0, but a round emits at least one token: are these "
@@ -119,9 +118,9 @@ def _histogram(table: Mapping[int, float | None], longest: int) -> AcceptHistogr
             [_count(table.get(length, 0.0)) for length in range(1, longest + 1)]
         )
     except ParameterError as error:
-        return Refusal(code="impossible_counts", column="full_accuracy", message=str(error))
+        return LeftOut(code="impossible_counts", column="full_accuracy", message=str(error))
     if not histogram.num_rounds:
-        return Refusal(
+        return LeftOut(
             code="no_verify_rounds", column="accept_length", message="no round in the histogram"
         )
     return histogram
@@ -134,14 +133,14 @@ def _count(entry: float | None) -> float:
 
 def _joint(
     tables: Mapping[str, Mapping[int, float | None]], longest: int
-) -> tuple[float, ...] | Refusal:
+) -> tuple[float, ...] | LeftOut:
     """Return the share of rounds that accepted all of the first 1, 2, ... drafts."""
     name = _JOINT if tables[_JOINT] else _CONDITIONAL
     table = tables[name]
     entries = [table.get(length, 0.0) for length in range(2, longest + 1)]
     first = table.get(1, 1.0)
     if not table or first is None or abs(first - 1) > _FIRST_TOLERANCE:
-        return Refusal(
+        return LeftOut(
             code="table_not_from_length_one",
             column="full_accuracy",
             message=f"{name} begins with {first}, but every round reaches length 1: it should be 1",
@@ -150,7 +149,7 @@ def _joint(
         tuple(accumulate(_filled(entries), mul)) if name == _CONDITIONAL else _filled(entries)
     )
     if not all(0 <= share <= 1 + _FIRST_TOLERANCE for share in accuracy):
-        return Refusal(
+        return LeftOut(
             code="out_of_range",
             column="full_accuracy",
             message=f"{name} has an entry that is no share of rounds",

@@ -16,15 +16,13 @@ from calibration.readers.numerals import is_missing, uses_decimal_comma
 from calibration.readers.reading import (
     ORIGIN_NAMES,
     Cell,
-    Dropped,
-    PointWarning,
     Reading,
     Row,
     SourceText,
 )
-from calibration.readers.row_checks import Refusal, check_row, number
+from calibration.readers.row_checks import check_row, number
 from calibration.readers.text_tables import Record, Table, split_table
-from specmodel.errors import FormatError
+from specmodel.errors import FormatError, LeftOut, Note
 from specmodel.units import MILLI
 
 FORMAT = "points_csv"
@@ -101,7 +99,7 @@ def read(source: SourceText) -> Reading:
     layout = _layout(table)
     names = {name: column.written for name, column in layout.by_name.items()}
     rows: list[Row] = []
-    dropped: list[Dropped] = []
+    dropped: list[LeftOut] = []
     noted: dict[str, list[int]] = defaultdict(list)
     seen: dict[tuple[object, ...], int] = {}
     for record in table.records:
@@ -111,12 +109,12 @@ def read(source: SourceText) -> Reading:
             if first == row.line:
                 rows.append(row)
                 continue
-            row = Refusal(
+            row = LeftOut(
                 code="duplicate_row", column="", message=f"equal to line {first} in every column"
             )
         if row is not None:
             dropped.append(
-                Dropped(
+                LeftOut(
                     path=source.path,
                     line=record.line,
                     code=row.code,
@@ -171,10 +169,10 @@ def _number_cells(table: Table, columns: tuple[HeaderColumn, ...]) -> Iterable[s
 
 def _read_record(
     record: Record, layout: _Layout, noted: dict[str, list[int]]
-) -> Row | Refusal | None:
+) -> Row | LeftOut | None:
     """Return the row of a record, why it is refused, or None where nothing but blanks is there."""
     if any(record.cells[layout.width :]):
-        return Refusal(
+        return LeftOut(
             code="ragged_row",
             column="",
             message=f"{len(record.cells)} cells, but the header has {layout.width} columns; quote "
@@ -191,7 +189,7 @@ def _read_record(
             extra[layout.extra_names[column.index]] = written
             continue
         value = read_cell(written, column.column, column.factor, decimal_comma=layout.decimal_comma)
-        if isinstance(value, Refusal):
+        if isinstance(value, LeftOut):
             return value
         if column.column.name == "spread" and isinstance(value, float) and value > _LARGEST_SPREAD:
             spread_ignored = True
@@ -209,16 +207,16 @@ def _read_record(
 
 def _complete(
     line: int, cells: Mapping[str, Cell], extra: Mapping[str, str], noted: dict[str, list[int]]
-) -> Row | Refusal:
+) -> Row | LeftOut:
     """Return the row with what follows from its cells, or why it is refused."""
     if "output_tokens_per_s" not in cells and not _step_time_gives_throughput(cells):
-        return Refusal(
+        return LeftOut(
             code="missing_throughput",
             column="output_tokens_per_s",
             message="no throughput, and no step_time_ms and batch_size that give it",
         )
     checked = check_row(cells)
-    if isinstance(checked, Refusal):
+    if isinstance(checked, LeftOut):
         if checked.looks_like_percent:
             noted["looks_like_percent"].append(line)
         return checked
@@ -267,7 +265,7 @@ def _fill_baseline(cells: dict[str, Cell]) -> list[str]:
     return ["speedup_mismatch"] if mismatch else []
 
 
-def _no_points(dropped: list[Dropped]) -> str:
+def _no_points(dropped: list[LeftOut]) -> str:
     """Return why nothing is left of a file."""
     if not dropped:
         return "a header, and no row below it; add one row per measurement"
@@ -278,23 +276,23 @@ def _no_points(dropped: list[Dropped]) -> str:
 
 def _warnings(
     source: SourceText, layout: _Layout, noted: Mapping[str, list[int]]
-) -> Iterable[PointWarning]:
+) -> Iterable[Note]:
     """Yield what is to be said about a file, each code once."""
     if source.guessed:
-        yield PointWarning(
+        yield Note(
             code="encoding_guessed",
             message=f"not UTF-8; read as {source.encoding}",
             path=source.path,
         )
     unknown = [_unknown(c.written, layout) for c in layout.columns if c.column is None]
     if unknown:
-        yield PointWarning(
+        yield Note(
             code="unknown_column",
             message="; ".join(unknown),
             path=source.path,
         )
     for code in sorted(noted):
-        yield PointWarning(
+        yield Note(
             code=code, message=_ROW_WARNINGS[code], path=source.path, lines=tuple(noted[code])
         )
 

@@ -364,7 +364,7 @@ def of_series(reading: Reading, sources: Sequence[SourceText]) -> Reading:
     """Return a reading of several files without line numbers in its warnings, which name one file."""
     if len(sources) == 1:
         return reading
-    return replace(reading, warnings=tuple(replace(w, lines=()) for w in reading.warnings))
+    return replace(reading, warnings=tuple(w._replace(lines=()) for w in reading.warnings))
 
 
 def _growth(earlier: Moment, later: Moment) -> dict[str, float] | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from calibration.readers.log_file import LogFile
+from specmodel.errors import LeftOut, Note
 
 # A value of one canonical column: a number, a text or a list of accuracies.
 Cell: TypeAlias = float | str | tuple[float, ...]
@@ -48,53 +49,14 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dropped:
-    """A row that was left out, or a number of lines that were left out for one reason."""
-
-    path: Path  # the file
-    line: int  # its line, 1-based
-    code: str  # the reason, for machines
-    message: str  # the reason, for people: what was found and what is allowed
-    # the column at fault as the file calls it; empty where it is the row as a whole
-    column: str = ""
-    count: int = 1  # how many; ``line`` is the first one
-
-    def __str__(self) -> str:
-        return f"{self.path}, {self.within_file}"
-
-    @property
-    def within_file(self) -> str:
-        """The same without the path."""
-        where = f"line {self.line}" + (f", column {self.column}" if self.column else "")
-        if self.count > 1:
-            where += f" and {self.count - 1} more"
-        return f"{where}: {self.message}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointWarning:
-    """Something that the user should know about rows that were kept."""
-
-    code: str  # the kind of warning, for machines
-    message: str  # what was found and what it means
-    path: Path | None = None  # the file, where it concerns one
-    lines: tuple[int, ...] = ()  # the lines of that file, where it concerns some
-
-    def __str__(self) -> str:
-        if self.path is None:
-            return self.message
-        return f"{self.path}{format_lines(self.lines)}: {self.message}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """Everything that one file says."""
 
     path: Path  # the file
     format: str  # the format as recognised from the content
     rows: tuple[Row, ...]  # what could be used, in the order of the file
-    dropped: tuple[Dropped, ...] = ()  # what could not
-    warnings: tuple[PointWarning, ...] = ()  # at most one of each code
+    dropped: tuple[LeftOut, ...] = ()  # what could not
+    warnings: tuple[Note, ...] = ()  # at most one of each code
     # layouts found, each named by the oldest release that writes it; empty where the format has one
     # layout
     era: tuple[str, ...] = ()
@@ -136,12 +98,3 @@ class LogReader(Protocol):
 
     def read_log(self, log: LogFile) -> Reading:
         """Return the rows of a log of the format."""
-
-
-def format_lines(lines: tuple[int, ...], most: int = 8) -> str:
-    """Return ``", line 3"`` or ``", lines 3, 5 and 9 more"``; nothing without lines."""
-    if not lines:
-        return ""
-    shown = ", ".join(str(line) for line in lines[:most])
-    rest = f" and {len(lines) - most} more" if len(lines) > most else ""
-    return f", line{'s' if len(lines) > 1 else ''} {shown}{rest}"

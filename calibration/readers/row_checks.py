@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from calibration.readers.reading import Cell
+from specmodel.errors import LeftOut
 from specmodel.units import PERCENT
 
 # Algorithms that draft a block in one forward: the depth does not bound the accept length.
@@ -16,17 +17,6 @@ SUM_TOLERANCE = 0.05
 
 _PERCENT_TOLERANCE = 0.02
 _ROUNDING = 1e-9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """Why a row cannot be used."""
-
-    code: str  # the reason, for machines
-    column: str  # the canonical column at fault
-    message: str  # the reason, for people
-    # whether the accuracies, read as percent, give the row's own accept length
-    looks_like_percent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +58,7 @@ def longest_accept_length(cells: Mapping[str, Cell]) -> tuple[float, str] | None
     return None
 
 
-def check_row(cells: Mapping[str, Cell]) -> CheckedRow | Refusal:
+def check_row(cells: Mapping[str, Cell]) -> CheckedRow | LeftOut:
     """Return the row with its root counted and its accept length filled, or why it is refused."""
     completed, notes = _with_root(cells)
     refusal = (
@@ -78,7 +68,7 @@ def check_row(cells: Mapping[str, Cell]) -> CheckedRow | Refusal:
         return refusal
     if "accept_length" not in completed and number(completed, "num_steps") != 0:
         filled = _from_accuracy(completed)
-        if isinstance(filled, Refusal):
+        if isinstance(filled, LeftOut):
             return filled
         completed = {**completed, "accept_length": filled}
         notes = (*notes, "accept_length_from_accuracy")
@@ -98,7 +88,7 @@ def _with_root(cells: Mapping[str, Cell]) -> tuple[Mapping[str, Cell], tuple[str
     return cells, ()
 
 
-def _refused_accuracy(cells: Mapping[str, Cell]) -> Refusal | None:
+def _refused_accuracy(cells: Mapping[str, Cell]) -> LeftOut | None:
     """Return what is wrong with the list of full accuracies."""
     accuracy = cells.get("full_accuracy", ())
     if not isinstance(accuracy, tuple) or not accuracy:
@@ -112,7 +102,7 @@ def _refused_accuracy(cells: Mapping[str, Cell]) -> Refusal | None:
             and abs(as_percent - accept_length) <= _PERCENT_TOLERANCE * accept_length
         )
         suspicion = "as percentages they give the row's accept length" if fits else "a percentage?"
-        return Refusal(
+        return LeftOut(
             code="accuracy_above_one",
             column="full_accuracy",
             message=f"accuracy {max(accuracy):g} is above 1; {suspicion}; write "
@@ -121,7 +111,7 @@ def _refused_accuracy(cells: Mapping[str, Cell]) -> Refusal | None:
         )
     for depth, (shallow, deep) in enumerate(pairwise(accuracy), start=2):
         if deep > shallow + _ROUNDING:
-            return Refusal(
+            return LeftOut(
                 code="accuracy_increasing",
                 column="full_accuracy",
                 message=f"full accuracy rises from {shallow:g} to {deep:g} at depth {depth}, but "
@@ -131,22 +121,22 @@ def _refused_accuracy(cells: Mapping[str, Cell]) -> Refusal | None:
     return None
 
 
-def _refused_topk(cells: Mapping[str, Cell]) -> Refusal | None:
+def _refused_topk(cells: Mapping[str, Cell]) -> LeftOut | None:
     """Return why a row that drafts cannot have this tree."""
     for name in ("topk", "num_draft_tokens"):
         if number(cells, name) == 0 and number(cells, "num_steps") != 0:
-            return Refusal(
+            return LeftOut(
                 code="not_positive", column=name, message="0 is only possible where num_steps is 0"
             )
     return None
 
 
-def _refused_experts(cells: Mapping[str, Cell]) -> Refusal | None:
+def _refused_experts(cells: Mapping[str, Cell]) -> LeftOut | None:
     """Return why no model has these expert counts."""
     experts, per_token = number(cells, "num_experts"), number(cells, "experts_per_token")
     if experts is None or per_token is None or per_token <= experts:
         return None
-    return Refusal(
+    return LeftOut(
         code="out_of_range",
         column="experts_per_token",
         message=f"{per_token:g} is above num_experts = {experts:g}, but no token goes to more "
@@ -154,11 +144,11 @@ def _refused_experts(cells: Mapping[str, Cell]) -> Refusal | None:
     )
 
 
-def _from_accuracy(cells: Mapping[str, Cell]) -> float | Refusal:
+def _from_accuracy(cells: Mapping[str, Cell]) -> float | LeftOut:
     """Return the accept length that follows from the full accuracies."""
     accuracy = cells.get("full_accuracy")
     if not isinstance(accuracy, tuple):
-        return Refusal(
+        return LeftOut(
             code="missing_accept_length",
             column="accept_length",
             message="no accept length, and no full_accuracy that gives it; a run without "
@@ -166,7 +156,7 @@ def _from_accuracy(cells: Mapping[str, Cell]) -> float | Refusal:
         )
     depth = _depth(cells)
     if depth is not None and len(accuracy) < depth:
-        return Refusal(
+        return LeftOut(
             code="missing_accept_length",
             column="accept_length",
             message=f"no accept length, and full_accuracy has {len(accuracy)} of {depth:g} depths",
@@ -180,13 +170,13 @@ def _depth(cells: Mapping[str, Cell]) -> float | None:
     return None if longest is None else longest[0] - 1
 
 
-def _refused_accept_length(cells: Mapping[str, Cell]) -> Refusal | None:
+def _refused_accept_length(cells: Mapping[str, Cell]) -> LeftOut | None:
     """Return why no round can have this accept length."""
     accept_length = number(cells, "accept_length")
     if accept_length is None:
         return None
     if accept_length < 1 - _ROUNDING:
-        return Refusal(
+        return LeftOut(
             code="accept_length_out_of_range",
             column="accept_length",
             message=f"{accept_length:g} is below 1, but a round emits at least the bonus token; "
@@ -194,7 +184,7 @@ def _refused_accept_length(cells: Mapping[str, Cell]) -> Refusal | None:
         )
     longest = longest_accept_length(cells)
     if longest is not None and accept_length > longest[0] * (1 + _ROUNDING):
-        return Refusal(
+        return LeftOut(
             code="accept_length_out_of_range",
             column="accept_length",
             message=f"{accept_length:g} is above {longest[1]} = {longest[0]:g}, the longest that "

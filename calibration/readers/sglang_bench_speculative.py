@@ -15,8 +15,8 @@ from calibration.readers.json_text import (
 )
 from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell, Reading, SourceText
-from calibration.readers.row_checks import Refusal
 from calibration.readers.sglang_flags import NOTE_MESSAGES, sglang_cells
+from specmodel.errors import LeftOut
 from specmodel.units import MILLI
 
 _ROUNDING = 1e-9
@@ -43,18 +43,18 @@ def sweep_cells(
     return cells | flags.cells, list(flags.notes)
 
 
-def sweep_refusal(cells: Mapping[str, Cell | None]) -> Refusal | None:
+def sweep_refusal(cells: Mapping[str, Cell | None]) -> LeftOut | None:
     """Return why no setting can have its accept length; None where it can."""
     accept_length = cells.get("accept_length")
     if not isinstance(accept_length, float):
-        return Refusal(
+        return LeftOut(
             code="missing_accept_length",
             column="accept_length",
             message="no accept length of a run that drafts",
         )
     if cells.get("num_steps") != 0 or accept_length <= 1 + _ROUNDING:
         return None
-    return Refusal(
+    return LeftOut(
         code="accept_length_above_depth",
         column="accept_length",
         message=f"{accept_length:g} tokens a step without drafts; a step emits one, so the server "

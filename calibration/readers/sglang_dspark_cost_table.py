@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any, Final
 
 from calibration.readers.json_text import json_keys, json_value, number_at
-from calibration.readers.reading import PointWarning, Reading, SourceText
-from specmodel.errors import FormatError, ParameterError
+from calibration.readers.reading import Reading, SourceText
+from specmodel.errors import FormatError, Note, ParameterError
 from specmodel.units import MILLI
 
 ADDITIVE: Final = "additive"
@@ -150,9 +150,7 @@ def read(source: SourceText) -> Reading:
     """Return the step times at the probes of a table."""
     costs = table(source)
     warnings = (
-        (PointWarning(code="step_time_falls", message=_FALLS, path=source.path),)
-        if costs.falls
-        else ()
+        (Note(code="step_time_falls", message=_FALLS, path=source.path),) if costs.falls else ()
     )
     return Reading(
         path=source.path,

@@ -8,8 +8,7 @@ from typing import Final
 
 from calibration.readers.log_file import LogFile
 from calibration.readers.measured_row import measured_row
-from calibration.readers.reading import Cell, Dropped, PointWarning, Reading, Row
-from calibration.readers.row_checks import Refusal
+from calibration.readers.reading import Cell, Reading, Row
 from calibration.readers.sglang_decode_pool import (
     DecodeGroup,
     DecodePool,
@@ -29,7 +28,7 @@ from calibration.readers.sglang_log_lines import (
     StartLine,
     line_layout,
 )
-from specmodel.errors import FormatError
+from specmodel.errors import FormatError, LeftOut, Note
 from specmodel.units import MEBI, MILLI
 
 _BANNER = re.compile(r"ServerArgs\(")
@@ -137,7 +136,7 @@ class LogFindings:
     """Rows of all servers of a log, refused rows, and lines by the code of what they show."""
 
     rows: list[Row] = field(default_factory=list)
-    refused: list[tuple[int, Refusal]] = field(default_factory=list)
+    refused: list[tuple[int, LeftOut]] = field(default_factory=list)
     noted: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     drops: DropCounts = field(default_factory=DropCounts)
 
@@ -193,7 +192,7 @@ def _add_row(
             else float(group.graph == Graph.CAPTURED),
         },
     )
-    if isinstance(row, Refusal):
+    if isinstance(row, LeftOut):
         findings.refused.append((group.first_line, row))
         return
     findings.rows.append(row)
@@ -403,7 +402,7 @@ class _LogReader:
             rows=tuple(sorted(findings.rows, key=lambda row: row.line)),
             dropped=dropped,
             warnings=tuple(
-                PointWarning(
+                Note(
                     code=code,
                     message=_WARNINGS[code],
                     path=log.path,
@@ -471,18 +470,18 @@ class _LogReader:
         return streams[rank]
 
 
-def _dropped(log: LogFile, findings: LogFindings) -> Iterable[Dropped]:
+def _dropped(log: LogFile, findings: LogFindings) -> Iterable[LeftOut]:
     """Yield what was left out, by reason."""
     for code, message in _DROPPED.items():
         count, first_line = findings.drops.of(code)
         if count:
-            yield Dropped(path=log.path, line=first_line, code=code, message=message, count=count)
-    refused: dict[str, list[tuple[int, Refusal]]] = defaultdict(list)
+            yield LeftOut(path=log.path, line=first_line, code=code, message=message, count=count)
+    refused: dict[str, list[tuple[int, LeftOut]]] = defaultdict(list)
     for line, refusal in sorted(findings.refused, key=lambda found: found[0]):
         refused[refusal.code].append((line, refusal))
     for code, found in refused.items():
         line, refusal = found[0]
-        yield Dropped(
+        yield LeftOut(
             path=log.path,
             line=line,
             code=code,

@@ -15,8 +15,8 @@ from calibration.readers.measured_row import measured_row
 from calibration.readers.model_names import plain_name
 from calibration.readers.numerals import NumeralError, parse_number, uses_decimal_comma
 from calibration.readers.reading import Reading, SourceText
-from calibration.readers.row_checks import Refusal
 from calibration.readers.text_tables import split_table
+from specmodel.errors import LeftOut
 
 # What both tables mean.
 ACCEPTANCE_CONVENTIONS: Final = (
@@ -59,7 +59,7 @@ class SubsetRecord:
         except NumeralError:
             return None
 
-    def acceptance(self) -> ChainAcceptance | Refusal:
+    def acceptance(self) -> ChainAcceptance | LeftOut:
         """Return the acceptance of the subset, or why there is none."""
         places = sorted(int(found[1]) for found in map(_POSITION.fullmatch, self.cells) if found)
         rates: list[float] = []
@@ -75,7 +75,7 @@ class SubsetRecord:
             printed_length=self.number("acceptance_length"),
             rates=rates,
         )
-        return found or Refusal(
+        return found or LeftOut(
             code="malformed",
             column="num_drafts",
             message="neither counts of drafts nor an accept length; is the line cut off?",
@@ -138,7 +138,7 @@ def read(source: SourceText) -> Reading:
         if not record.complete:
             findings.drop("malformed", record.line, "not as many cells as columns; cut off?")
             continue
-        if isinstance(acceptance, Refusal):
+        if isinstance(acceptance, LeftOut):
             findings.refuse(record.line, acceptance)
             continue
         cells = {**acceptance.cells, "engine": "vllm", "workload": record.subset}

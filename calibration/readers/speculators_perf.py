@@ -7,13 +7,13 @@ from calibration.readers.acceptance_counts import ACCEPTANCE_MESSAGES
 from calibration.readers.findings import Findings
 from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell, Reading, SourceText
-from calibration.readers.row_checks import Refusal
 from calibration.readers.speculators_acceptance import (
     ACCEPTANCE_CONVENTIONS,
     SubsetRecord,
     is_evaluation,
     read_evaluation,
 )
+from specmodel.errors import LeftOut
 
 FORMAT: Final = "speculators_perf"
 
@@ -48,7 +48,7 @@ def read(source: SourceText) -> Reading:
         if not record.complete:
             findings.drop("malformed", record.line, "not as many cells as columns; cut off?")
             continue
-        if isinstance(acceptance, Refusal):
+        if isinstance(acceptance, LeftOut):
             if acceptance.code == "no_verify_rounds" and record.subset in without_rounds:
                 continue  # subsets are counted, not their loads
             without_rounds.add(record.subset)

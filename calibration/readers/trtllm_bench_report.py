@@ -10,7 +10,7 @@ from calibration.readers.json_text import at, json_keys, json_objects, number_at
 from calibration.readers.measured_row import measured_row
 from calibration.readers.model_names import model_name, plain_name
 from calibration.readers.reading import Cell, Reading, Row, SourceText
-from calibration.readers.row_checks import Refusal
+from specmodel.errors import LeftOut
 
 # Name of the engine in rows.
 ENGINE: Final = "tensorrt-llm"
@@ -117,7 +117,7 @@ def keep_run(findings: Findings, run: BenchRun) -> None:
     findings.keep(run.line, _row(run, accept_length, _depth_cells(depth, tree=tree)), notes)
 
 
-def _row(run: BenchRun, accept_length: float, depth: dict[str, Cell | None]) -> Row | Refusal:
+def _row(run: BenchRun, accept_length: float, depth: dict[str, Cell | None]) -> Row | LeftOut:
     """Return the row of a run."""
     time_ms = run.time_per_token_ms
     return measured_row(

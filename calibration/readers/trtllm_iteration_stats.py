@@ -11,7 +11,7 @@ from calibration.readers.findings import Findings
 from calibration.readers.json_text import JsonRecord, json_keys, json_objects, number_at
 from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell, Reading, Row, SourceText
-from calibration.readers.row_checks import Refusal
+from specmodel.errors import LeftOut
 from specmodel.units import MILLI
 
 FORMAT: Final = "trtllm_iteration_stats"
@@ -68,7 +68,7 @@ def read(source: SourceText) -> Reading:
     groups: dict[float, list[_Iteration]] = defaultdict(list)
     for record in records:
         iteration = _iteration(record, speculated=speculated)
-        if isinstance(iteration, Refusal):
+        if isinstance(iteration, LeftOut):
             findings.refuse(record.line, iteration)
         else:
             groups[iteration.requests].append(iteration)
@@ -86,7 +86,7 @@ def _drafting(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return None
 
 
-def _iteration(record: JsonRecord, *, speculated: bool) -> _Iteration | Refusal:
+def _iteration(record: JsonRecord, *, speculated: bool) -> _Iteration | LeftOut:
     """Return an iteration, or why it cannot be used."""
     fields, drafting = record.fields, _drafting(record.fields) or {}
     batching = {name: fields.get(name) for name in sorted(_BATCHING)}
@@ -126,9 +126,9 @@ def _first(batching: Mapping[str, Any], *names: str) -> float | None:
     return next((value for value in found if value is not None), None)
 
 
-def _refused(code: str, message: str) -> Refusal:
+def _refused(code: str, message: str) -> LeftOut:
     """Return why an iteration cannot be used."""
-    return Refusal(code=code, column="", message=f"iterations left out: {message}")
+    return LeftOut(code=code, column="", message=f"iterations left out: {message}")
 
 
 def _stretches(group: list[_Iteration]) -> list[list[_Iteration]]:
@@ -166,7 +166,7 @@ def _keep(findings: Findings, group: list[_Iteration], *, speculated: bool) -> N
     findings.keep(line, _row(group, depth if speculated else 0.0, speculated=speculated), notes)
 
 
-def _row(group: list[_Iteration], depth: float | None, *, speculated: bool) -> Row | Refusal:
+def _row(group: list[_Iteration], depth: float | None, *, speculated: bool) -> Row | LeftOut:
     """Return the row of a group."""
     batch_size = group[0].requests
     rounds = sum(one.requests for one in group)

@@ -21,7 +21,7 @@ from calibration.readers.prometheus_text import (
     windows_of_models,
 )
 from calibration.readers.reading import Reading, SourceText
-from calibration.readers.row_checks import Refusal
+from specmodel.errors import LeftOut
 
 FORMAT: Final = "trtllm_prometheus"
 
@@ -163,7 +163,7 @@ def _add_row(window: Window, model: str, findings: Findings) -> None:
     if counts is None:
         findings.drop("malformed", line, "the counter of accepted tokens is missing")
         return
-    if isinstance(counts, Refusal):
+    if isinstance(counts, LeftOut):
         findings.refuse(line, counts)
         return
     row = measured_row(

@@ -24,7 +24,7 @@ from calibration.readers.json_text import (
 from calibration.readers.measured_row import measured_row
 from calibration.readers.model_names import model_name, plain_name
 from calibration.readers.reading import Cell, Reading, SourceText
-from calibration.readers.row_checks import Refusal
+from specmodel.errors import LeftOut
 from specmodel.units import MILLI
 
 FORMAT: Final = "vllm_bench_serve"
@@ -101,7 +101,7 @@ def _read_result(record: JsonRecord, findings: Findings) -> None:
         findings.drop("no_completed_requests", line, "no request was completed")
         return
     acceptance = _counted(result) or _inferred(result)
-    if isinstance(acceptance, Refusal):
+    if isinstance(acceptance, LeftOut):
         findings.refuse(line, acceptance)
         return
     time_per_token_ms = positive_at(result, "mean_tpot_ms")
@@ -132,7 +132,7 @@ def _read_result(record: JsonRecord, findings: Findings) -> None:
     )
 
 
-def _counted(result: Mapping[str, Any]) -> ChainAcceptance | Refusal | None:
+def _counted(result: Mapping[str, Any]) -> ChainAcceptance | LeftOut | None:
     """Return what the counters say about the acceptance, None where there are none."""
     rates = numbers_at(result, "spec_decode_per_position_acceptance_rates")
     return chain_acceptance(

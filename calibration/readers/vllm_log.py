@@ -9,7 +9,6 @@ from calibration.readers.findings import Findings
 from calibration.readers.log_file import LogFile
 from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell, Reading, Row
-from calibration.readers.row_checks import Refusal
 from calibration.readers.vllm_log_line import (
     V0,
     V1,
@@ -24,6 +23,7 @@ from calibration.readers.vllm_log_line import (
     read_banner,
     read_metrics,
 )
+from specmodel.errors import LeftOut
 
 # Fewest rounds of a window whose accept length says anything.
 ROUNDS_OF_A_WINDOW: Final = 10
@@ -132,7 +132,7 @@ class Pool:
         self._lives.append(life)
         return life
 
-    def row(self) -> Row | Refusal:
+    def row(self) -> Row | LeftOut:
         """Return the row of all windows or lives."""
         settings = self._settings
         parallel = bool(settings.parallel)

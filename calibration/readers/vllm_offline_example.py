@@ -10,8 +10,8 @@ from calibration.readers.acceptance_counts import ACCEPTANCE_MESSAGES, chain_acc
 from calibration.readers.findings import Findings
 from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell, Reading, SourceText
-from calibration.readers.row_checks import Refusal
 from calibration.readers.vllm_log_line import ServerSettings, log_line, read_banner
+from specmodel.errors import LeftOut
 
 FORMAT: Final = "vllm_offline_example"
 
@@ -143,7 +143,7 @@ def _keep(summary: _Summary, findings: Findings) -> None:
         printed_length=counts.get("mean_acceptance_length"),
         rates=() if any(map(math.isnan, rates)) else rates,
     )
-    if isinstance(acceptance, Refusal):
+    if isinstance(acceptance, LeftOut):
         findings.refuse(line, acceptance)
         return
     cut = summary.broken or list(summary.rates) != list(range(len(rates)))

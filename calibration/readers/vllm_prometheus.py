@@ -25,7 +25,7 @@ from calibration.readers.prometheus_text import (
     windows_of_models,
 )
 from calibration.readers.reading import Reading, SourceText
-from calibration.readers.row_checks import Refusal
+from specmodel.errors import LeftOut
 
 FORMAT: Final = "vllm_prometheus"
 
@@ -148,7 +148,7 @@ def _add_row(window: Window, model: str, findings: Findings) -> None:
     if counts is None:
         findings.drop("malformed", line, "vllm:spec_decode_num_accepted_tokens is missing")
         return
-    if isinstance(counts, Refusal):
+    if isinstance(counts, LeftOut):
         findings.refuse(line, counts)
         return
     num_steps = counts.depth(len(window.later.shape))

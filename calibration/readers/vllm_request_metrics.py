@@ -23,8 +23,7 @@ from calibration.readers.json_text import (
 from calibration.readers.measured_row import measured_row
 from calibration.readers.model_names import model_name
 from calibration.readers.reading import Cell, Reading, Row, SourceText
-from calibration.readers.row_checks import Refusal
-from specmodel.errors import ParameterError
+from specmodel.errors import LeftOut, ParameterError
 
 FORMAT: Final = "vllm_request_metrics"
 
@@ -73,7 +72,7 @@ def read(source: SourceText) -> Reading:
     pools: dict[tuple[str | None, int | None], _Pool] = {}
     for record in json_objects(source, findings):
         request = _request(record.fields)
-        if isinstance(request, Refusal):
+        if isinstance(request, LeftOut):
             findings.refuse(record.line, request)
             continue
         key = (request.model, request.num_steps)
@@ -128,7 +127,7 @@ class _Pool:
         """Tokens of a round, bonus included."""
         return 1 + sum(request.accepted for request in self.requests) / self.rounds
 
-    def row(self) -> Row | Refusal:
+    def row(self) -> Row | LeftOut:
         """Return the row of the pool."""
         histogram, num_steps = self.histogram, self.first.num_steps
         accuracy = histogram.full_accuracy if histogram else ()
@@ -166,7 +165,7 @@ class _Pool:
         )
 
 
-def _request(response: Mapping[str, Any]) -> _Request | Refusal:
+def _request(response: Mapping[str, Any]) -> _Request | LeftOut:
     """Return what a response says, or why it says nothing."""
     wrapped = (at(response, *keys) for keys in _WRAPPINGS)
     bodies = [w for w in wrapped if isinstance(at(w, "metrics", "speculative_decoding"), dict)]
@@ -201,7 +200,7 @@ def _request(response: Mapping[str, Any]) -> _Request | Refusal:
     )
 
 
-def _refused_counts(rounds: float | None, accepted: float | None) -> Refusal | None:
+def _refused_counts(rounds: float | None, accepted: float | None) -> LeftOut | None:
     """Return why counts say nothing about acceptance."""
     if rounds is None or accepted is None:
         return _refusal("malformed", "neither a histogram nor counts of rounds and accepted drafts")
@@ -251,6 +250,6 @@ def _output_tokens(body: Mapping[str, Any]) -> float | None:
     return tokens if tokens is not None and 0 < tokens <= _MOST_COUNT else None
 
 
-def _refusal(code: str, message: str) -> Refusal:
+def _refusal(code: str, message: str) -> LeftOut:
     """Return why a response is left out."""
-    return Refusal(code=code, column="", message=message)
+    return LeftOut(code=code, column="", message=message)

@@ -27,7 +27,7 @@ LONGEST_CONFIGURATION = 34
 """Configuration that stands beside its numbers where the table would be too wide. [characters]"""
 
 MOST_DROPPED = 5
-"""Dropped rows that are listed; the JSON has all."""
+"""LeftOut rows that are listed; the JSON has all."""
 
 SAME_COST = 0.005
 """Relative difference up to which a round cost with and without prefill is one. [-]"""

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from calibration.points.ingestion import Ingested, IngestedGroup, filled_rows
-from calibration.readers import Cell, Dropped
+from calibration.readers import Cell
 from calibration.readers.acceptance_intervals import conditional_intervals
 from calibration.report.as_json import file_names
 from calibration.report.layout import WIDTH, labelled, number, table, wrapped
+from specmodel.errors import LeftOut
 
 MOST_ROWS = 24
 """Rows of a group that are listed; the table and the JSON have all."""
@@ -110,9 +111,9 @@ def _facts(one: IngestedGroup, *, explain: bool) -> list[str]:
     return facts if failed else [*facts, line("checks", "none failed")]
 
 
-def _dropped(one: IngestedGroup) -> list[Dropped]:
+def _dropped(one: IngestedGroup) -> list[LeftOut]:
     """Return one example of each reason for which something was left out."""
-    first: dict[str, Dropped] = {}
+    first: dict[str, LeftOut] = {}
     for reading in one.group.readings:
         for row in reading.dropped:
             first.setdefault(row.code, row)

@@ -82,7 +82,7 @@ def log_notes(found: Assessment) -> list[str]:
     for warning in found.log.warnings:
         text = _FACTS.get(warning.code, warning.code.replace("-", " "))
         where = f" ({found.log.where(warning.lines[0])})" if warning.lines else ""
-        detail = f": {warning.detail}" if warning.detail and warning.code in _DETAILED else ""
+        detail = f": {warning.message}" if warning.message and warning.code in _DETAILED else ""
         said.append(f"{text}{detail}{where}")
     decision, why = found.decision, found.why_not_projected
     if decision is not None and why and decision.end is None and why not in decision.verdict:

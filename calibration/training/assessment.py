@@ -17,10 +17,9 @@ from calibration.training.records import Kind, Split
 from calibration.training.serving import ServedAs, served_as
 from calibration.training.training_log import TrainingLog
 from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
-from specmodel.acceptance.feasible import Finding
 from specmodel.ask import AskedConfiguration, UsageError
 from specmodel.calibration import Calibration
-from specmodel.errors import ParameterError
+from specmodel.errors import Note, ParameterError
 from specmodel.units import KILO
 
 Array = NDArray[np.float64]
@@ -86,7 +85,7 @@ class Assessment:
         return _chained_kind(self.acceptance)
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[Note, ...]:
         """What to know of the projection that was answered with; none where there is none."""
         end = None if self.decision is None or self.decision.end is None else self.decision.end.step
         if self.projection is None or end is None:
@@ -97,7 +96,7 @@ class Assessment:
         kept = [one for one in self.projection.findings if one.code not in _OF_THE_END]
         if inferred is not None and end > inferred:
             message = f"step {end} is beyond the end that the log implies, {inferred:.0f}"
-            kept.append(Finding(code="beyond-the-end", message=message))
+            kept.append(Note(code="beyond-the-end", message=message))
         return tuple(kept)
 
     @property

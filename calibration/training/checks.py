@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from calibration.training.family_facts import Bonus
 from calibration.training.pooling import identity, pooled
 from calibration.training.records import Array, Kind, Split
-from calibration.training.training_log import AliasDefect, LogWarning, SplitSeries, TrainingLog
+from calibration.training.training_log import AliasDefect, SplitSeries, TrainingLog
+from specmodel.errors import Note
 
 # How far the identity may be from 1, beyond rounding, training_logs.md section 6.1. [-]
 IDENTITY_TOLERANCE: Final = 0.03
@@ -77,15 +78,15 @@ def _in_range(values: Array) -> NDArray[np.bool_]:
     return ~((values < -_OUTSIDE_NOISE) | (values > 1.0 + _OUTSIDE_NOISE))
 
 
-def _of_splits(log: TrainingLog) -> Iterator[LogWarning]:
+def _of_splits(log: TrainingLog) -> Iterator[Note]:
     """Yield what is to be said of the splits."""
     if len(log.series.get(Split.UNKNOWN, ())):
-        yield LogWarning(
+        yield Note(
             code="split-unknown",
-            detail="the log does not say whether it is train or validation data",
+            message="the log does not say whether it is train or validation data",
         )
     elif not len(log.series.get(Split.VAL, ())):
-        yield LogWarning(code="train-only", detail="there is no validation")
+        yield Note(code="train-only", message="there is no validation")
     for split, series in log.series.items():
         gone = np.flatnonzero(~series.finite)
         if len(gone):
@@ -93,15 +94,15 @@ def _of_splits(log: TrainingLog) -> Iterator[LogWarning]:
             detail = (
                 f"{len(gone)} of {len(series)} {split} records have nan or inf and are left out"
             )
-            yield LogWarning(code="non-finite", lines=lines, detail=detail)
+            yield Note(code="non-finite", lines=lines, message=detail)
     if _evaluation_is_training(log):
-        yield LogWarning(
+        yield Note(
             code="eval-equals-train",
-            detail="the evaluation prints the train accuracies; it is used as train",
+            message="the evaluation prints the train accuracies; it is used as train",
         )
 
 
-def _of_values(log: TrainingLog, alias: dict[Split, AliasDefect]) -> Iterator[LogWarning]:
+def _of_values(log: TrainingLog, alias: dict[Split, AliasDefect]) -> Iterator[Note]:
     """Yield what is to be said of the values of each split."""
     for split, series in log.series.items():
         rows = series.usable_rows()
@@ -116,23 +117,21 @@ def _of_values(log: TrainingLog, alias: dict[Split, AliasDefect]) -> Iterator[Lo
         elif per_depth:
             if log.depths > 1:
                 detail = "a product of marginal accuracies is a lower-side approximation"
-                yield LogWarning(code="marginal-approximation", detail=detail)
+                yield Note(code="marginal-approximation", message=detail)
             else:
-                yield LogWarning(
+                yield Note(
                     code="depth0-only",
-                    detail="only the first depth has an accuracy: no accept length",
+                    message="only the first depth has an accuracy: no accept length",
                 )
         elif not log.depths:
-            yield LogWarning(
-                code="mean-only", detail="there is no accuracy by depth, only their mean"
-            )
+            yield Note(code="mean-only", message="there is no accuracy by depth, only their mean")
         for key, lengths in series.reported.items():
             if lengths.bonus is Bonus.UNKNOWN and lengths.last is not None:
                 detail = f"whether {key} counts the bonus token cannot be decided"
-                yield LogWarning(code="bonus-unknown", detail=detail)
+                yield Note(code="bonus-unknown", message=detail)
 
 
-def _of_joint(series: SplitSeries, means: dict[Kind, Array]) -> Iterator[LogWarning]:
+def _of_joint(series: SplitSeries, means: dict[Kind, Array]) -> Iterator[Note]:
     """Yield what is to be said of joint accuracies and of conditional ones beside them."""
     joint = means[Kind.JOINT]
     rounding = 2.0 * series.rounding + _FLOAT_NOISE
@@ -143,19 +142,19 @@ def _of_joint(series: SplitSeries, means: dict[Kind, Array]) -> Iterator[LogWarn
             f"{series.split}: the joint accuracy rises from {joint[depth - 1]:.4g} to "
             f"{joint[depth]:.4g} at depth {depth}"
         )
-        yield LogWarning(code="not-monotone", detail=detail)
+        yield Note(code="not-monotone", message=detail)
     conditional = means.get(Kind.CONDITIONAL)
     if conditional is None:
         return
     if abs(conditional[0] - joint[0]) > rounding:
         detail = f"{series.split}: cond_0 {conditional[0]:.4g}, full_0 {joint[0]:.4g}"
-        yield LogWarning(code="cond0-differs", detail=detail)
+        yield Note(code="cond0-differs", message=detail)
     ratios = identity(series, series.usable_rows())
     wrong = np.abs(ratios - 1.0) > IDENTITY_TOLERANCE + _rounding(series, means)[: len(ratios)]
     if wrong.any():
         said = ", ".join(f"{ratio:.3f}" for ratio in ratios)
         detail = f"{series.split}: sum of full·cond over sum of full is {said}, not 1"
-        yield LogWarning(code="identity-violated", detail=detail)
+        yield Note(code="identity-violated", message=detail)
 
 
 def _rounding(series: SplitSeries, means: dict[Kind, Array]) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.diagnosis import FAR_ABOVE
-from calibration.points.notes import Note, broken_baseline_notes
+from calibration.points.notes import broken_baseline_notes
 from calibration.predict.notes import calibration_notes, prediction_notes
 from calibration.training.accept_length_path import AcceptLengthPath
 from calibration.training.offline_acceptance import spread_normal
@@ -18,7 +18,7 @@ from calibration.training.serving import ServedAs
 from calibration.training.speedup_draws import SpeedupDraws, draw_speedups
 from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
 from specmodel.calibration import Calibration
-from specmodel.errors import ParameterError
+from specmodel.errors import Note, ParameterError
 from specmodel.posterior import Posterior
 from specmodel.prediction import Prediction, accept_length_needed, baseline_of, predict
 from specmodel.question import AcceptLength, Estimate, Question, longest_accept_length

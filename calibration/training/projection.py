@@ -13,8 +13,7 @@ from calibration.training.offline_acceptance import chained_accept_length
 from calibration.training.records import Kind, Split
 from calibration.training.schedule import Decay, Schedule, read_schedule
 from calibration.training.training_log import SplitSeries, TrainingLog
-from specmodel.acceptance.feasible import Finding
-from specmodel.errors import ParameterError, SpecModelError
+from specmodel.errors import Note, ParameterError, SpecModelError
 
 Array = NDArray[np.float64]
 
@@ -92,7 +91,7 @@ class Projection:
     schedule: Schedule  # what the learning rate says
     # warnings: ``before-decay``, ``flat``, ``total-steps-unknown``, ``end-inferred``, ``learning-
     # rate-unknown``, ``far-ahead``, ``past-the-end``
-    findings: tuple[Finding, ...]
+    findings: tuple[Note, ...]
     form_weights: dict[str, float]  # weight of each form
     num_points: int  # points that were fitted
     point_error: Array  # standard error of the last point: what one more measurement adds to a draw
@@ -255,42 +254,42 @@ def _walks(rng: np.random.Generator, num_draws: int, depths: int) -> Array:
 
 def _findings(
     curves: AccuracyCurves, schedule: Schedule, now: StepProjection, ahead: StepProjection
-) -> Iterator[Finding]:
+) -> Iterator[Note]:
     """Warnings about a projection."""
     if schedule.end is None:
-        yield Finding(
+        yield Note(
             code="total-steps-unknown",
             message="the number of steps is not in the log: give it for a projection to the end",
         )
     elif not schedule.end_known:
-        yield Finding(
+        yield Note(
             code="end-inferred",
             message=f"the end is taken from the learning rate: step {schedule.end:.0f}",
         )
     if not schedule.known:
-        yield Finding(
+        yield Note(
             code="learning-rate-unknown",
             message="no learning rate in the log: whether its decay is still to come is open",
         )
     elif schedule.decay_begun is False and ahead.step > now.step:
-        yield Finding(
+        yield Note(
             code="before-decay",
             message="the learning rate has not begun to fall; accuracy usually rises when it does, "
             "and the interval is widened upward for it",
         )
     if ahead.step > _FAR * now.step:
-        yield Finding(
+        yield Note(
             code="far-ahead",
             message=f"step {ahead.step:.0f} is {ahead.step / now.step:.1f} times the last one",
         )
     if schedule.end is not None and curves.last_step > schedule.end * 1.001:
-        yield Finding(
+        yield Note(
             code="past-the-end",
             message=f"the last step, {curves.last_step:.0f}, is beyond the end, {schedule.end:.0f}",
         )
     gain = np.abs(ahead.accept_length() - now.accept_length())
     if gain < _FLAT_GAIN:
-        yield Finding(
+        yield Note(
             code="flat", message=f"accept length changes by {gain:.3f} up to step {ahead.step:.0f}"
         )
 

@@ -21,12 +21,12 @@ from calibration.training.records import (
 )
 from calibration.training.trackers import said_runs, separate_runs
 from calibration.training.training_log import (
-    LogWarning,
     ReportedLengths,
     SplitSeries,
     TrainingLog,
     TrainingLogError,
 )
+from specmodel.errors import Note
 
 # ---
 # The records of one family to one clean log: normalised, described, checked.
@@ -175,10 +175,10 @@ def _total_steps(tables: Mapping[Split, RecordTable]) -> int | None:
     return max(totals, default=None)
 
 
-def _warnings(codes: Mapping[str, Sequence[int]]) -> tuple[LogWarning, ...]:
+def _warnings(codes: Mapping[str, Sequence[int]]) -> tuple[Note, ...]:
     """Return what was found as warnings."""
     return tuple(
-        LogWarning(code=code, lines=tuple(sorted(set(lines))[:_MOST_LINES]))
+        Note(code=code, lines=tuple(sorted(set(lines))[:_MOST_LINES]))
         for code, lines in sorted(codes.items())
     )
 

@@ -12,16 +12,7 @@ from numpy.typing import NDArray
 
 from calibration.training.family_facts import Bonus, accept_length_with_bonus
 from calibration.training.records import Array, Kind, Split
-from specmodel.errors import FormatError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogWarning:
-    """Something that a reader or a check found."""
-
-    code: str  # its name in training_logs.md section 6.2 (``step-restart`` ...)
-    lines: tuple[int, ...] = ()  # where, 1-based, counted through all files; the first ones only
-    detail: str = ""  # what exactly, for a person; may be empty
+from specmodel.errors import FormatError, Note
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +122,7 @@ class TrainingLog:
     epochs: tuple[float, ...]  # distinct values as printed, sorted
     total_steps: int | None  # the trainer's own total of steps; None where it prints none
     series: Mapping[Split, SplitSeries]  # by split
-    warnings: tuple[LogWarning, ...] = ()  # what was found, sorted by code, each code once
+    warnings: tuple[Note, ...] = ()  # what was found, sorted by code, each code once
     # splits whose accuracies were multiplied by a defect; empty in sound logs
     alias: Mapping[Split, AliasDefect] = field(default_factory=dict)
 

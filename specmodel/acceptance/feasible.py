@@ -1,7 +1,5 @@
 """Which accept lengths are possible, what a claim would need, and whether a list looks like a drafter."""
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -11,7 +9,7 @@ from specmodel.acceptance.accuracy import (
     FullAccuracy,
 )
 from specmodel.acceptance.bounds import FloatArray, at_least, finite, whole
-from specmodel.errors import ParameterError
+from specmodel.errors import Note, ParameterError
 
 ROUNDING_SLACK = 5e-3
 """An accept length printed with two decimals may pass its limit by half a unit."""
@@ -103,16 +101,9 @@ def _equal_conditional(accepted: float, depth: int) -> float:
     return rate
 
 
-class Finding(NamedTuple):
-    """One thing about a list that does not fit: a code for machines, a message for a person."""
-
-    code: str
-    message: str
-
-
 def check_shape(
     accuracy: FullAccuracy | ConditionalAccuracy, rounding: float = PRINTED_ROUNDING
-) -> tuple[Finding, ...]:
+) -> tuple[Note, ...]:
     r"""Where conditional accuracy jumps up after it fell, as no draft model does.
 
     .. math:: a_i > 1.2\, a_{i-1} \quad\text{and}\quad a_{i-1} < a_{i-2}
@@ -127,7 +118,7 @@ def check_shape(
         conditional = accuracy.values
         reached = np.ones(conditional.size)
     error = np.minimum(2.0 * rounding / np.maximum(reached, rounding), 1.0)
-    findings: list[Finding] = []
+    findings: list[Note] = []
     for i in range(2, conditional.size):
         fell = conditional[i - 1] < conditional[i - 2]
         surely = conditional[i] - error[i] > (1.0 + LATE_JUMP) * (conditional[i - 1] + error[i - 1])
@@ -138,5 +129,5 @@ def check_shape(
                 f"{conditional[i - 1]:.3f} -> {conditional[i]:.3f} after a fall; check the "
                 "list for a misread digit or a small sample"
             )
-            findings.append(Finding("conditional-jump", message))
+            findings.append(Note("conditional-jump", message))
     return tuple(findings)

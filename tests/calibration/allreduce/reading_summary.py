@@ -18,7 +18,7 @@ def summary(reading: CollectiveReading) -> dict[str, Any]:
     return {
         "file": reading.path.name,
         "runs": [_run_summary(run) for run in reading.runs],
-        "skipped": [{"line": one.line, "reason": one.reason} for one in reading.skipped],
+        "skipped": [{"line": one.line, "reason": one.code} for one in reading.skipped],
     }
 
 

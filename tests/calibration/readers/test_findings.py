@@ -6,8 +6,7 @@ import pytest
 
 from calibration.readers.findings import ENGINE_CODES, SGLANG_CODES, Findings, SharedCodes
 from calibration.readers.reading import Row
-from calibration.readers.row_checks import Refusal
-from specmodel.errors import FormatError
+from specmodel.errors import FormatError, LeftOut
 
 
 def findings(codes: SharedCodes = ENGINE_CODES) -> Findings:
@@ -34,7 +33,7 @@ def test_each_page_has_its_codes(codes: SharedCodes, empty: str, cut_off: str) -
 
 def test_a_refused_row_is_dropped_without_its_notes() -> None:
     found = findings()
-    assert not found.keep(2, Refusal(code="odd", column="topk", message="is odd"), ["rough"])
+    assert not found.keep(2, LeftOut(code="odd", column="topk", message="is odd"), ["rough"])
     assert found.keep(4, row(4), ["rough"])
     assert found.keep(4, row(4), ["rough"])
     reading = found.reading("a_format")

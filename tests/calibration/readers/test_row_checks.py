@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibration.readers import Cell
-from calibration.readers.row_checks import CheckedRow, Refusal, check_row
+from calibration.readers.row_checks import CheckedRow, check_row
+from specmodel.errors import LeftOut
 
 
 def accepted(**cells: Cell) -> Mapping[str, Cell]:
@@ -18,7 +19,7 @@ def accepted(**cells: Cell) -> Mapping[str, Cell]:
 
 def refused(**cells: Cell) -> str:
     checked = check_row(cells)
-    assert isinstance(checked, Refusal)
+    assert isinstance(checked, LeftOut)
     return checked.code
 
 
@@ -123,7 +124,7 @@ def test_percent_is_suggested_only_where_it_fits(accept_length: float | None, fi
     if accept_length is not None:
         cells["accept_length"] = accept_length
     checked = check_row(cells)
-    assert isinstance(checked, Refusal)
+    assert isinstance(checked, LeftOut)
     assert checked.code == "accuracy_above_one"
     assert checked.looks_like_percent is fits
 
