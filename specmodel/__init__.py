@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from specmodel.version import __version__ as __version__
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # for type checkers; a cold prediction loads only what it needs
     from specmodel.acceptance import ConditionalAccuracy as ConditionalAccuracy
     from specmodel.acceptance import FullAccuracy as FullAccuracy
     from specmodel.baselines import Baseline as Baseline
@@ -32,59 +32,26 @@ if TYPE_CHECKING:
     from specmodel.speedup import round_cost_from_throughput as round_cost_from_throughput
 
 _HOME = {
-    "AcceptLength": "question",
-    "Baseline": "baselines",
-    "Baselines": "baselines",
-    "BatchCurve": "cost",
-    "Calibration": "calibration",
-    "ConditionalAccuracy": "acceptance",
-    "Configuration": "question",
-    "FullAccuracy": "acceptance",
-    "Prediction": "prediction",
-    "Prior": "prior",
-    "Question": "question",
-    "RoundTerms": "cost",
-    "SpecModelError": "errors",
-    "accept_length_for_speedup": "speedup",
-    "accept_length_needed": "prediction",
-    "elasticities": "speedup",
-    "load_calibration": "calibration",
-    "load_prior": "prior",
-    "predict": "prediction",
-    "round_cost": "cost",
-    "round_cost_from_throughput": "speedup",
-    "round_terms": "cost",
-    "save_calibration": "calibration",
-    "sensitivities": "prediction",
+    name: module
+    for module, names in {
+        "acceptance": "ConditionalAccuracy FullAccuracy",
+        "baselines": "Baseline Baselines",
+        "calibration": "Calibration load_calibration save_calibration",
+        "cost": "BatchCurve RoundTerms round_cost round_terms",
+        "errors": "SpecModelError",
+        "prediction": "Prediction accept_length_needed predict sensitivities",
+        "prior": "Prior load_prior",
+        "question": "AcceptLength Configuration Question",
+        "speedup": "accept_length_for_speedup elasticities round_cost_from_throughput",
+    }.items()
+    for name in names.split()
 }
 
-__all__ = [
-    "AcceptLength",
-    "Baseline",
-    "Baselines",
-    "BatchCurve",
-    "Calibration",
-    "ConditionalAccuracy",
-    "Configuration",
-    "FullAccuracy",
-    "Prediction",
-    "Prior",
-    "Question",
-    "RoundTerms",
-    "SpecModelError",
-    "__version__",
-    "accept_length_for_speedup",
-    "accept_length_needed",
-    "elasticities",
-    "load_calibration",
-    "load_prior",
-    "predict",
-    "round_cost",
-    "round_cost_from_throughput",
-    "round_terms",
-    "save_calibration",
-    "sensitivities",
-]
+__all__ = ["__version__", *_HOME]  # noqa: PLE0604 - names are texts
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> object:
