@@ -52,6 +52,7 @@ def from_schema_1(old: dict[str, Any]) -> dict[str, Any]:
         "decode_only": old.get("decode_only", False),
         "physical": physical and _physical(physical),
         "rig_note": old.get("rig_note", ""),
+        "fitted_at": old.get("fitted_at", ""),
     }
 
 
