@@ -35,31 +35,7 @@ INTERPRETED_PARAMETERS: Final = 4_000_000
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckCase:
-    """A draft that is compared with the reference.
-
-    Parameters
-    ----------
-    name : str
-        For the report.
-    spec : DraftSpec
-        Shapes and switches.
-    dtype : str
-        Storage type.
-    batch_size, accepted, before : int
-        Requests; newly accepted tokens of each; tokens in the cache before, [tokens].
-    num_steps, topk, num_draft_tokens : int
-        Depth, branches, nodes of the verified tree (a chain has none), [-].
-    is_fused : bool
-        Norms are folded into products.
-    is_trained : bool
-        Weights are a checkpoint's own and of any scale; else they are random, of an ordinary one, and the
-        limit of the type holds as it is.
-
-    Examples
-    --------
-    >>> check_cases()[0].topk
-    1
-    """
+    """A draft that is compared with the reference."""
 
     name: str
     spec: DraftSpec
@@ -79,48 +55,14 @@ class CheckCase:
         return LIMITS[self.dtype]
 
     def allowed(self, torch_error: float) -> float:
-        """Relative error that is allowed for the weights of the case.
-
-        Parameters
-        ----------
-        torch_error : float
-            What plain torch loses in the same type on the same weights and inputs, [-].
-
-        Returns
-        -------
-        float
-            `allowed_error` for a checkpoint's own weights, else the limit, [-].
-        """
+        """Relative error that is allowed for the weights of the case."""
         return allowed_error(self.limit, torch_error) if self.is_trained else self.limit
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What a check found.
-
-    Parameters
-    ----------
-    name, dtype : str
-        Of the case.
-    quantity : str
-        What was compared.
-    error : float
-        Largest relative error of the norm over all rows; 0 for bitwise equality, 1 without, [-].
-    limit : float
-        What is allowed, [-].
-    torch_error : float or None
-        Error of the same draft in plain torch, in the same type; None where torch is not asked, [-].
-    tokens, equal_tokens : int
-        Guesses whose margin is large enough to be compared, and how many agree; of overlapping launches
-        every integer that was drafted, [-].
-
-    Examples
-    --------
-    >>> CheckResult(name="chain", dtype="float32", quantity="logits", error=2e-7, limit=1e-5,
-    ...             tokens=3, equal_tokens=3).passed
-    True
-    """
+    """What a check found."""
 
     name: str
     dtype: str
@@ -138,33 +80,11 @@ class CheckResult:
 
 
 def allowed_error(fixed: float, torch_error: float) -> float:
-    r"""Error that kernels may make: what the type costs, or what it costs these weights.
+    """Error that kernels may make: what the type costs, or what it costs these weights.
 
-    .. math:: \max\left(\epsilon,\; \min(2 e_{\text{torch}},\; 0.1)\right)
-
-    Parameters
-    ----------
-    fixed : float
-        :math:`\epsilon`, limit of the storage type for weights of an ordinary scale, [-].
-    torch_error : float
-        :math:`e_{\text{torch}}`, what plain torch loses in that type on the same weights and inputs; not
-        finite where it overflows, which allows nothing, [-].
-
-    Returns
-    -------
-    float
-        At least :math:`\epsilon`, [-].
-
-    Notes
-    -----
     Large norms and channels far above the others, as trained models have them, cost every forward in 16
     bits more than random weights do. Above 0.1 right and wrong kernels are not told apart; such weights
     are checked in float32.
-
-    Examples
-    --------
-    >>> [allowed_error(1.5e-2, lost) for lost in (4e-3, 2e-2, 0.4, float("nan"))]
-    [0.015, 0.04, 0.1, 0.015]
     """
     if not math.isfinite(torch_error):
         return fixed
@@ -187,19 +107,7 @@ _ODD: Final = DraftSpec(
 def check_cases() -> tuple[CheckCase, ...]:
     """Small cases that meet every switch, every storage type, chain and tree.
 
-    Returns
-    -------
-    tuple of CheckCase
-        Widths that no tile divides.
-
-    Notes
-    -----
     Few enough for the interpreter: about a minute.
-
-    Examples
-    --------
-    >>> sorted({case.dtype for case in check_cases()})
-    ['bfloat16', 'float16', 'float32']
     """
     qwen = replace(_ODD, qk_norm=True, norm_before_residual=True, rms_norm_eps=1e-6)
     llama3 = Rope(
@@ -243,29 +151,8 @@ def check_cases() -> tuple[CheckCase, ...]:
 def cases_of(spec: DraftSpec, *, dtype: str, is_trained: bool = False) -> tuple[CheckCase, ...]:
     """Cases of one draft model: a chain and a tree.
 
-    Parameters
-    ----------
-    spec : DraftSpec
-        Its shapes and switches.
-    dtype : str
-        Storage type: bfloat16, float16 or float32.
-    is_trained : bool
-        Weights are a checkpoint's own, of any scale.
-
-    Returns
-    -------
-    tuple of CheckCase
-
-    Notes
-    -----
     The reference multiplies every weight in fp64 seven times: an extend pass and three steps of the chain,
     an extend pass and two levels of the tree.
-
-    Examples
-    --------
-    >>> from drafter.public_shapes import public_shape
-    >>> [case.name for case in cases_of(public_shape("gpt-oss").spec, dtype="bfloat16")]
-    ['chain', 'tree']
     """
     return (
         CheckCase(

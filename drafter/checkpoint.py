@@ -1,38 +1,37 @@
-"""Weights of a checkpoint under canonical names, mapped from its files."""
+"""Models with weights to run: of a checkpoint, or random ones of a public shape."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
-from drafter.checkpoint_contents import WEIGHT_TYPES, CheckpointContents, checkpoint_contents
-from drafter.checkpoint_files import checkpoint_tensors
-from drafter.checkpoint_vocabulary import draft_to_target
+from drafter.checkpoint_files import (
+    DRAFT_TO_TARGET,
+    EMBEDDING,
+    HEAD,
+    TARGET_HAS_DRAFT,
+    WEIGHT_TYPES,
+    CheckpointContents,
+    Shape,
+    TensorEntry,
+    checkpoint_contents,
+    checkpoint_tensors,
+    draft_to_target,
+    expected_shapes,
+)
 from drafter.config_json import DraftConfig
 from drafter.extra import require_extra
-from drafter.random_weights import EMBEDDING_SD
-from drafter.safetensors_header import TensorEntry
-from drafter.tensor_names import DRAFT_TO_TARGET, EMBEDDING, HEAD, TARGET_HAS_DRAFT
+from drafter.public_models import names_folder, public_shape
+from drafter.spec import DraftSpec
 from drafter.torch_extra import torch
-from specmodel.errors import FormatError
+from specmodel.errors import FormatError, UnknownKeyError
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A draft model with its weights.
-
-    Parameters
-    ----------
-    config : DraftConfig
-        Its spec and what its files say besides.
-    weights : dict of str to torch.Tensor
-        By canonical name, with ``d2t`` (int64 offsets) always.
-    substituted : tuple of str
-        Sentences on tensors that are not the checkpoint's own, for the record of a measurement.
-    notes : tuple of str
-        Defaults that were taken, and points where engines differ.
-    """
+    """A draft model with its weights."""
 
     config: DraftConfig
     weights: dict[str, torch.Tensor]
@@ -47,44 +46,10 @@ def load_checkpoint(
     target: Path | str | None = None,
     seed: int = 0,
 ) -> Checkpoint:
-    r"""Draft model in a folder.
+    """Draft model in a folder.
 
-    .. math:: \text{folder} \mapsto (\text{spec}, \text{weights})
-
-    Parameters
-    ----------
-    folder : path
-        Folder with ``config.json`` and safetensors.
-    dtype : torch.dtype or None
-        Floating type to convert weights to; None leaves each as stored, mapped from its file.
-    target : path or None
-        Folder of the target model, for an embedding or a head that the checkpoint does not bring.
-    seed : int
-        Seed of what is random where there is no target.
-
-    Returns
-    -------
-    Checkpoint
-
-    Raises
-    ------
-    FormatError
-        If anything of `checkpoint_contents` or `draft_to_target` is unsound, a weight is not finite, or
-        the target lacks the tensor.
-    MissingExtraError
-        If safetensors is not installed.
-
-    Notes
-    -----
     A random embedding or head is legitimate for timing, since every value costs the same, and useless for
     tokens: `substituted` says so. ``t2d`` is kept where it is stored.
-
-    Examples
-    --------
-    >>> load_checkpoint("nowhere")
-    Traceback (most recent call last):
-    ...
-    specmodel.errors.FormatError: nowhere: no such folder; name the folder of a draft checkpoint
     """
     contents = checkpoint_contents(folder)
     offsets = draft_to_target(contents)
@@ -189,3 +154,98 @@ def _of_target(folder: Path, name: str, shape: tuple[int, ...]) -> torch.Tensor:
     values = _mapped([(name, entry)])[name]
     _check_finite(entry, values)
     return values
+
+
+EMBEDDING_SD = 0.02
+"""Standard deviation of the entries of an embedding, as models are started with."""
+
+_NORM_SD = 0.1
+
+
+def random_weights(
+    spec: DraftSpec,
+    *,
+    seed: int,
+    dtype: torch.dtype,
+    device: str = "cpu",
+    ascending: bool = True,
+) -> dict[str, torch.Tensor]:
+    r"""Random weights of a draft model, with every tensor that its spec needs.
+
+    .. math:: W_{ij} \sim N(0, 1/K),\quad g_i \sim N(1, 0.1^2)
+
+    :math:`K` is the number of inputs of a matrix, so activations stay of order one and no argmax is
+    degenerate; constant data would also run faster than real weights.
+    """
+    generator = torch.Generator(device=device).manual_seed(seed)
+    weights = {
+        name: _values(name, shape, generator, device).to(dtype)
+        for name, shape in expected_shapes(spec).items()
+    }
+    tokens = torch.randperm(spec.target_vocab_size, generator=generator, device=device)
+    tokens = tokens[: spec.draft_vocab_size]
+    if ascending:
+        tokens = tokens.sort().values
+    known = torch.zeros(spec.target_vocab_size, dtype=torch.bool, device=device)
+    known[tokens] = True
+    weights[DRAFT_TO_TARGET] = tokens - torch.arange(spec.draft_vocab_size, device=device)
+    weights[TARGET_HAS_DRAFT] = known
+    return weights
+
+
+def _values(name: str, shape: Shape, generator: torch.Generator, device: str) -> torch.Tensor:
+    """Entries of one tensor in single precision."""
+    normal = torch.randn(shape, generator=generator, device=device, dtype=torch.float32)
+    if name.endswith(".bias"):
+        return normal.mul_(_NORM_SD)
+    if len(shape) == 1:
+        return normal.mul_(_NORM_SD).add_(1.0)
+    if name == EMBEDDING:
+        return normal.mul_(EMBEDDING_SD)
+    return normal.mul_(1.0 / math.sqrt(shape[-1]))
+
+
+STORAGE_TYPES: Final = ("bfloat16", "float16", "float32")
+"""Names of the types that weights and cache may have."""
+
+_SHOWN_CHARACTERS: Final = 200
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelToRun:
+    """A draft model with weights."""
+
+    name: str
+    layout: str
+    spec: DraftSpec
+    weights: Mapping[str, torch.Tensor]
+    substituted: tuple[str, ...] = ()
+
+
+def model_to_run(name: str, *, device: str = "cpu", target: Path | str | None = None) -> ModelToRun:
+    """Draft model of a folder or of a public shape.
+
+    Random weights cost what real ones cost, and their tokens mean nothing; the record says so.
+    """
+    if names_folder(name):
+        checkpoint = load_checkpoint(name, target=target)
+        return ModelToRun(
+            name=Path(name).resolve().name or name,
+            layout=f"{checkpoint.config.layout} ({checkpoint.config.architecture})",
+            spec=checkpoint.config.spec,
+            weights=checkpoint.weights,
+            substituted=checkpoint.substituted,
+        )
+    try:
+        shape = public_shape(name)
+    except UnknownKeyError as error:
+        what = "folder or draft shape"
+        raise UnknownKeyError(what, name[:_SHOWN_CHARACTERS], error.known) from None
+    return ModelToRun(
+        name=shape.name,
+        layout=f"none: numbers of a public draft model (confidence: {shape.confidence})",
+        spec=shape.spec,
+        weights=random_weights(shape.spec, seed=0, dtype=torch.bfloat16, device=device),
+        substituted=("every tensor: random, of a public shape; tokens mean nothing",),
+    )

@@ -1,12 +1,320 @@
-"""The files of a checkpoint's folder: one safetensors file, or shards with an index."""
+"""What a checkpoint holds, without loading torch: files, names, shapes, vocabulary, contents against the config."""
 
 import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final, Literal, TypeGuard, final
 
-from drafter.safetensors_header import TensorEntry, read_header
+import numpy as np
+from numpy.typing import NDArray
+
+from drafter.config_json import CONFIG_FILE, DraftConfig, read_draft_config
+from drafter.spec import DraftSpec
 from specmodel.errors import FormatError
 from specmodel.units import MEBI
+
+ITEM_BYTES: Final[Mapping[str, int]] = {
+    "BOOL": 1,
+    "U8": 1,
+    "I8": 1,
+    "F8_E4M3": 1,
+    "F8_E5M2": 1,
+    "U16": 2,
+    "I16": 2,
+    "F16": 2,
+    "BF16": 2,
+    "U32": 4,
+    "I32": 4,
+    "F32": 4,
+    "U64": 8,
+    "I64": 8,
+    "F64": 8,
+}
+"""Width of an element by the format's name of its type. [B]"""
+
+_LENGTH_BYTES: Final = 8
+_MOST_HEADER_BYTES: Final = 100 * MEBI  # the format's own bound
+_MOST_AXES: Final = 8
+_SHOWN: Final = 80
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorEntry:
+    """Where a tensor stands."""
+
+    path: Path
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    num_bytes: int
+
+
+def read_header(path: Path) -> dict[str, TensorEntry]:
+    """Every tensor of a safetensors file.
+
+    The format: 8 bytes with the length of a JSON object, little-endian, the object with type, shape
+    and bounds of every tensor, then the data. No data are read here.
+    """
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            text = _header_text(file, size, path)
+    except OSError as error:
+        raise FormatError(path, f"cannot be read: {error.strerror or error}") from None
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _corrupt(path, "its header is not JSON") from None
+    if not isinstance(header, dict):
+        raise _corrupt(path, "its header is no JSON object")
+    first = _LENGTH_BYTES + len(text)
+    entries = {
+        name: _entry(path, name, stated, first)
+        for name, stated in header.items()
+        if name != "__metadata__"
+    }
+    _check_places(path, entries, first, size)
+    return entries
+
+
+def _header_text(file: BinaryIO, size: int, path: Path) -> bytes:
+    """Bytes of the JSON object."""
+    length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+    if size < _LENGTH_BYTES or length > _MOST_HEADER_BYTES:
+        raise _corrupt(path, "it does not begin with the length of a header")
+    if _LENGTH_BYTES + length > size:
+        raise _cut(path, f"a header of {length} bytes", size)
+    return file.read(length)
+
+
+def _entry(path: Path, name: str, stated: Any, first: int) -> TensorEntry:
+    """One tensor of the header, checked against itself."""
+    where = f"tensor {name[:_SHOWN]}"
+    values = stated if isinstance(stated, dict) else {}
+    dtype, shape, bounds = (values.get(key) for key in ("dtype", "shape", "data_offsets"))
+    if not isinstance(dtype, str) or dtype not in ITEM_BYTES:
+        known = ", ".join(ITEM_BYTES)
+        raise FormatError(path, f"{where} has type {str(dtype)[:_SHOWN]}; known types: {known}")
+    if not _counts(shape) or len(shape) > _MOST_AXES:
+        raise _corrupt(path, f"{where} has no shape")
+    if not _counts(bounds) or len(bounds) != 2 or bounds[0] > bounds[1]:
+        raise _corrupt(path, f"{where} has no bounds of its data")
+    expected = math.prod(shape) * ITEM_BYTES[dtype]
+    if bounds[1] - bounds[0] != expected:
+        raise _corrupt(
+            path,
+            f"{where} has {bounds[1] - bounds[0]} bytes, but {dtype} of shape {list(shape)} takes {expected}",
+        )
+    return TensorEntry(
+        path=path,
+        name=name,
+        dtype=dtype,
+        shape=tuple(shape),
+        start=first + bounds[0],
+        num_bytes=expected,
+    )
+
+
+def _counts(value: Any) -> TypeGuard[list[int]]:
+    """Whether a value is a list of whole numbers that are not negative."""
+    return isinstance(value, list) and all(
+        isinstance(each, int) and not isinstance(each, bool) and 0 <= each < 2**63 for each in value
+    )
+
+
+def _check_places(path: Path, entries: dict[str, TensorEntry], first: int, size: int) -> None:
+    """Tensors lie one after another and fill the file."""
+    end = first
+    for entry in sorted(entries.values(), key=lambda each: (each.start, each.num_bytes)):
+        if entry.start != end:
+            raise _corrupt(
+                path, f"tensor {entry.name[:_SHOWN]} does not begin where the one before ends"
+            )
+        end += entry.num_bytes
+        if end > size:
+            raise _cut(path, f"tensor {entry.name[:_SHOWN]} up to byte {end}", size)
+    if end != size:
+        raise _corrupt(path, f"its tensors end at byte {end}, but the file has {size}")
+
+
+def _corrupt(path: Path, reason: str) -> FormatError:
+    """Error for a file that is not what its header says."""
+    return FormatError(path, f"not a sound safetensors file: {reason}", code="corrupt")
+
+
+def _cut(path: Path, expected: str, size: int) -> FormatError:
+    """Error for a file that ends too early."""
+    return FormatError(
+        path, f"cut short: expected {expected}, but the file ends at byte {size}; copy it again"
+    )
+
+
+FIRST_LAYER: Final = "layers.0."
+"""Prefix of the one layer's tensors in canonical names."""
+
+DRAFT_TO_TARGET: Final = "d2t"
+"""Offsets from a draft token to its target token: target = draft + offset."""
+
+TARGET_HAS_DRAFT: Final = "t2d"
+"""Whether a target token has a draft token."""
+
+EMBEDDING: Final = "embed_tokens.weight"
+HEAD: Final = "lm_head.weight"
+PARALLEL_ONLY: Final = "mask_hidden"
+"""Tensor that only drafting in parallel (P-EAGLE) has."""
+
+_OLD_NORMS: Final = {"aux_norm_low": 0, "aux_norm_mid": 1, "aux_norm_high": 2}
+_OLD_NORM: Final = re.compile(r"(aux_norm_(?:low|mid|high))(?:\.weight)?")
+_OTHER_LAYER: Final = re.compile(r"layers\.([1-9]\d*)\.")
+
+
+def canonical_name(name: str) -> str:
+    """Canonical name of a tensor.
+
+    ``midlayer.`` is ``layers.0.``; ``aux_norm_low``, ``_mid`` and ``_high`` are ``fc_norm.0`` to ``2``.
+    """
+    bare = name.removeprefix("model.")
+    if bare.startswith("midlayer."):
+        bare = FIRST_LAYER + bare.removeprefix("midlayer.")
+    old = _OLD_NORM.fullmatch(bare)
+    return f"fc_norm.{_OLD_NORMS[old.group(1)]}.weight" if old else bare
+
+
+def other_layer(name: str) -> int | None:
+    """Number of a layer that is not the first; None for all other tensors.
+
+    A draft model here has one layer.
+    """
+    found = _OTHER_LAYER.match(name)
+    return int(found.group(1)) if found else None
+
+
+def names_of(canonical: str, mapping: Mapping[str, str]) -> list[str]:
+    """Names in a file that stand for one canonical name.
+
+    For messages.
+    """
+    return [name for name, other in mapping.items() if other == canonical]
+
+
+def canonical_names(names: Iterable[str]) -> dict[str, str]:
+    r"""Canonical name of every tensor of a checkpoint.
+
+    .. math:: \{n\} \mapsto \{n : c\}
+
+    Names that occur twice after the renaming are for the caller to refuse.
+    """
+    return {name: canonical_name(name) for name in names}
+
+
+Shape = tuple[int, ...]
+
+_ATTENTION: Final = f"{FIRST_LAYER}self_attn."
+_MLP: Final = f"{FIRST_LAYER}mlp."
+
+SWITCHED: Final = {
+    "fc.bias": "bias",
+    f"{_ATTENTION}q_proj.bias": "attention_bias",
+    f"{_ATTENTION}k_proj.bias": "attention_bias",
+    f"{_ATTENTION}v_proj.bias": "attention_bias",
+    f"{_ATTENTION}o_proj.bias": "attention_bias",
+    f"{_ATTENTION}q_norm.weight": "the qwen3 type of the layer",
+    f"{_ATTENTION}k_norm.weight": "the qwen3 type of the layer",
+    f"{_ATTENTION}q_a_proj.weight": "latent attention",
+    f"{_ATTENTION}kv_a_proj_with_mqa.weight": "latent attention",
+    "input_norm.weight": "norm_before_fc",
+    "fc_norm.0.weight": "fc_norm",
+}
+"""Tensors that exist only where the configuration says so, and what has to say so."""
+
+
+def expected_shapes(spec: DraftSpec) -> dict[str, Shape]:
+    """Shape of every weight that a spec computes with.
+
+    Section 3 of the project's drafter reference. Only the first projections of attention see
+    :math:`2H`: embedding and hidden state side by side. Without fusion there is no ``fc``. Biases of
+    attention include that of the output projection, as in the files of [speculators-eagle3]_.
+    """
+    hidden = spec.hidden_size
+    return {
+        **_fusion(spec),
+        **(_grouped(spec) if spec.latent is None else _latent(spec)),
+        f"{_MLP}gate_proj.weight": (spec.mlp_width, hidden),
+        f"{_MLP}up_proj.weight": (spec.mlp_width, hidden),
+        f"{_MLP}down_proj.weight": (hidden, spec.mlp_width),
+        f"{FIRST_LAYER}input_layernorm.weight": (hidden,),
+        f"{FIRST_LAYER}hidden_norm.weight": (hidden,),
+        f"{FIRST_LAYER}post_attention_layernorm.weight": (hidden,),
+        "norm.weight": (hidden,),
+        HEAD: (spec.draft_vocab_size, hidden),
+        EMBEDDING: (spec.target_vocab_size, hidden),
+    }
+
+
+def _fusion(spec: DraftSpec) -> dict[str, Shape]:
+    """Tensors that turn captured states into a hidden state."""
+    if not spec.use_aux_hidden_state:
+        return {}
+    width = spec.num_aux_states * spec.target_hidden_size
+    found: dict[str, Shape] = {"fc.weight": (spec.hidden_size, width)}
+    if spec.fc_bias:
+        found["fc.bias"] = (spec.hidden_size,)
+    if spec.norm_before_fc:
+        found["input_norm.weight"] = (width,)
+    if spec.fc_norm:
+        states = range(spec.num_aux_states)
+        found |= {f"fc_norm.{state}.weight": (spec.target_hidden_size,) for state in states}
+    return found
+
+
+def _grouped(spec: DraftSpec) -> dict[str, Shape]:
+    """Tensors of attention with grouped heads."""
+    inputs = 2 * spec.hidden_size
+    rows = {
+        "q_proj": spec.num_heads * spec.head_dim,
+        "k_proj": spec.num_kv_heads * spec.head_dim,
+        "v_proj": spec.num_kv_heads * spec.head_dim,
+    }
+    found: dict[str, Shape] = {
+        f"{_ATTENTION}{name}.weight": (count, inputs) for name, count in rows.items()
+    }
+    if spec.attention_bias:
+        found |= {f"{_ATTENTION}{name}.bias": (count,) for name, count in rows.items()}
+        found[f"{_ATTENTION}o_proj.bias"] = (spec.hidden_size,)
+    if spec.qk_norm:
+        found |= {f"{_ATTENTION}{name}_norm.weight": (spec.head_dim,) for name in ("q", "k")}
+    found[f"{_ATTENTION}o_proj.weight"] = (spec.hidden_size, spec.num_heads * spec.head_dim)
+    return found
+
+
+def _latent(spec: DraftSpec) -> dict[str, Shape]:
+    """Tensors of latent attention."""
+    heads = spec.latent
+    if heads is None:  # narrows the type; the caller has looked
+        return {}
+    inputs = 2 * spec.hidden_size
+    return {
+        f"{_ATTENTION}q_a_proj.weight": (heads.query_rank, inputs),
+        f"{_ATTENTION}q_a_layernorm.weight": (heads.query_rank,),
+        f"{_ATTENTION}q_b_proj.weight": (
+            spec.num_heads * (heads.nope_dim + heads.rope_dim),
+            heads.query_rank,
+        ),
+        f"{_ATTENTION}kv_a_proj_with_mqa.weight": (heads.kv_rank + heads.rope_dim, inputs),
+        f"{_ATTENTION}kv_a_layernorm.weight": (heads.kv_rank,),
+        f"{_ATTENTION}kv_b_proj.weight": (
+            spec.num_heads * (heads.nope_dim + heads.value_dim),
+            heads.kv_rank,
+        ),
+        f"{_ATTENTION}o_proj.weight": (spec.hidden_size, spec.num_heads * heads.value_dim),
+    }
+
 
 SINGLE_FILE: Final = "model.safetensors"
 INDEX_FILE: Final = "model.safetensors.index.json"
@@ -17,35 +325,9 @@ _MOST_SHARDS: Final = 10_000
 
 
 def checkpoint_tensors(folder: Path) -> dict[str, TensorEntry]:
-    r"""Every tensor of a checkpoint, whichever of its files it is in.
+    """Every tensor of a checkpoint, whichever of its files it is in.
 
-    .. math:: \text{folder} \mapsto \{\text{name} : (\text{file}, \text{type}, \text{shape}, \text{place})\}
-
-    Parameters
-    ----------
-    folder : Path
-        Folder with ``model.safetensors``, with shards and their index, or with any safetensors files.
-
-    Returns
-    -------
-    dict of str to TensorEntry
-        By the names in the files.
-
-    Raises
-    ------
-    FormatError
-        If there is no such file, one is missing, cut short or corrupt, or a name occurs twice.
-
-    Notes
-    -----
     A pickle (``pytorch_model.bin``) is not read: it can run code. The error says how to convert it.
-
-    Examples
-    --------
-    >>> checkpoint_tensors(Path("nowhere"))
-    Traceback (most recent call last):
-    ...
-    specmodel.errors.FormatError: nowhere: no safetensors file here...
     """
     index = folder / INDEX_FILE
     if index.is_file():
@@ -126,3 +408,261 @@ def _weight_map(index: Path) -> dict[str, Any]:
     if not isinstance(weight_map, dict) or not weight_map:
         raise FormatError(index, "has no weight_map from tensors to files")
     return weight_map
+
+
+WEIGHT_TYPES: Final = ("BF16", "F16", "F32", "F64")
+"""Stored types that a weight may have."""
+
+Replacement = Literal["the target's embedding", "the target's head", "the embedding", "no offsets"]
+"""What stands for a tensor that the checkpoint does not have."""
+
+_EXPECTED_MAP_TYPES: Final = {DRAFT_TO_TARGET: ("I64", "I32"), TARGET_HAS_DRAFT: ("BOOL",)}
+_IGNORED: Final = re.compile(r"(?:.*\.)?rotary_emb\.\w+")
+_SHOWN_NAMES: Final = 4
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointContents:
+    """A checkpoint whose tensors are those of its configuration."""
+
+    folder: Path
+    config: DraftConfig
+    tensors: dict[str, TensorEntry]
+    replaced: dict[str, Replacement]
+    notes: tuple[str, ...]
+
+
+def checkpoint_contents(folder: Path | str) -> CheckpointContents:
+    """Contents of the checkpoint in a folder.
+
+    Reads headers only, so it takes no time and needs neither torch nor a GPU. Embeddings are often left
+    out, because the target's serves; that needs equal widths.
+    """
+    place = Path(folder)
+    place = place.parent if place.name == CONFIG_FILE else place
+    config = read_draft_config(folder)
+    stored = checkpoint_tensors(place)
+    renamed = canonical_names(stored)
+    _refuse_doubles(place, renamed)
+    tensors = {canonical: stored[name] for name, canonical in renamed.items()}
+    shapes = expected_shapes(config.spec)
+    unknown = _unknown(place, tensors, set(shapes))
+    replaced = _replacements(place, config, tensors)
+    for name, shape in shapes.items():
+        if name not in replaced:
+            _check_tensor(place, tensors, name, shape, WEIGHT_TYPES)
+    sizes = {
+        DRAFT_TO_TARGET: config.spec.draft_vocab_size,
+        TARGET_HAS_DRAFT: config.spec.target_vocab_size,
+    }
+    for name, types in _EXPECTED_MAP_TYPES.items():
+        if name in tensors:
+            _check_tensor(place, tensors, name, (sizes[name],), types)
+    notes = list(config.notes)
+    if unknown:
+        shown = ", ".join(unknown[:_SHOWN_NAMES]) + (", ..." if len(unknown) > _SHOWN_NAMES else "")
+        notes.append(f"not read, since no draft model has such a tensor: {shown}")
+    return CheckpointContents(
+        folder=place,
+        config=config,
+        tensors={name: entry for name, entry in tensors.items() if name not in unknown},
+        replaced=replaced,
+        notes=tuple(notes),
+    )
+
+
+def _refuse_doubles(folder: Path, renamed: dict[str, str]) -> None:
+    """A tensor under two names leaves open which one counts."""
+    for canonical, count in Counter(renamed.values()).items():
+        if count > 1:
+            names = " and ".join(names_of(canonical, renamed))
+            raise FormatError(
+                folder, f"{names} are the same tensor under two names; keep one of them"
+            )
+
+
+def _unknown(folder: Path, tensors: dict[str, TensorEntry], needed: set[str]) -> list[str]:
+    """Tensors that nothing reads; those that contradict the configuration are refused."""
+    rest = [
+        name
+        for name in tensors
+        if name not in needed and name not in _EXPECTED_MAP_TYPES and not _IGNORED.fullmatch(name)
+    ]
+    for name in rest:
+        if name == PARALLEL_ONLY:
+            raise FormatError(
+                folder, f"tensor {name}: a head that drafts in parallel (P-EAGLE) is not supported"
+            )
+        layer = other_layer(name)
+        if layer is not None:
+            raise FormatError(
+                folder,
+                f"tensor {name} is of layer {layer}; only draft models of one layer are supported",
+            )
+        if name in SWITCHED:
+            raise FormatError(
+                folder,
+                f"tensor {name} is in the files, but {CONFIG_FILE} does not ask for it ({SWITCHED[name]})",
+            )
+    return rest
+
+
+def _replacements(
+    folder: Path, config: DraftConfig, tensors: dict[str, TensorEntry]
+) -> dict[str, Replacement]:
+    """What stands for the tensors that may be missing."""
+    spec = config.spec
+    found: dict[str, Replacement] = {}
+    whole = spec.draft_vocab_size == spec.target_vocab_size
+    same_width = spec.hidden_size == spec.target_hidden_size
+    if EMBEDDING not in tensors:
+        if not same_width:
+            raise FormatError(
+                folder,
+                f"tensor {EMBEDDING} is missing, and the target's has width {spec.target_hidden_size} "
+                f"instead of {spec.hidden_size}; such a checkpoint has to bring its own",
+            )
+        found[EMBEDDING] = "the target's embedding"
+    if HEAD not in tensors and whole and same_width:
+        if config.tied_head:
+            found[HEAD] = "the embedding"
+        elif not config.own_vocabulary:
+            found[HEAD] = "the target's head"
+    if DRAFT_TO_TARGET not in tensors:
+        if not whole:
+            raise FormatError(
+                folder,
+                f"tensor {DRAFT_TO_TARGET} is missing: [{spec.draft_vocab_size}] offsets from draft tokens "
+                f"to the {spec.target_vocab_size} target tokens are expected",
+            )
+        found[DRAFT_TO_TARGET] = "no offsets"
+    return found
+
+
+def _check_tensor(
+    folder: Path,
+    tensors: dict[str, TensorEntry],
+    name: str,
+    shape: tuple[int, ...],
+    types: tuple[str, ...],
+) -> None:
+    """Refuse a tensor that is missing or of another shape or type."""
+    entry = tensors.get(name)
+    if entry is None:
+        raise FormatError(
+            folder,
+            f"tensor {name} is missing; a tensor of shape {list(shape)} is expected",
+            code="missing",
+        )
+    if entry.shape != shape:
+        raise FormatError(
+            entry.path,
+            f"tensor {entry.name} has shape {list(entry.shape)}, but {CONFIG_FILE} implies {list(shape)}",
+            code="shape",
+        )
+    if entry.dtype not in types:
+        raise FormatError(
+            entry.path,
+            f"tensor {entry.name} has type {entry.dtype}, but {' or '.join(types)} is expected",
+            code="type",
+        )
+
+
+_TYPES: Final = {"I64": "<i8", "I32": "<i4", "BOOL": "?"}
+
+
+def draft_to_target(contents: CheckpointContents) -> NDArray[np.int64]:
+    """Offsets of a checkpoint, checked.
+
+    Offsets in all public code, not target tokens; where the entries would only make sense as target
+    tokens, the error says so.
+    """
+    spec = contents.config.spec
+    entry = contents.tensors.get(DRAFT_TO_TARGET)
+    if entry is None:
+        return np.zeros(spec.draft_vocab_size, dtype=np.int64)
+    offsets = _values(entry).astype(np.int64)
+    known = contents.tensors.get(TARGET_HAS_DRAFT)
+    flags = None if known is None else _values(known).astype(np.bool_)
+    check_offsets(offsets, flags, spec.target_vocab_size, entry.path)
+    return offsets
+
+
+def check_offsets(
+    offsets: NDArray[np.int64],
+    has_draft: NDArray[np.bool_] | None,
+    target_vocab_size: int,
+    path: Path,
+) -> None:
+    """Refuse offsets that are no map from draft tokens to target tokens.
+
+    Draft tokens need not be in the order of their target tokens.
+    """
+    tokens = np.arange(offsets.size, dtype=np.int64) + offsets
+    outside = np.flatnonzero((tokens < 0) | (tokens >= target_vocab_size))
+    reason = ""
+    if outside.size:
+        first = int(outside[0])
+        reason = (
+            f"draft token {first} maps to {int(tokens[first])}, outside the {target_vocab_size} target "
+            "tokens"
+        )
+    else:
+        reason = _collision(tokens)
+    if reason:
+        raise FormatError(
+            path,
+            f"tensor {DRAFT_TO_TARGET} is no map of offsets: {reason}{_absolute(offsets, has_draft, target_vocab_size)}",
+        )
+    if has_draft is None:
+        return
+    unmarked = np.flatnonzero(~has_draft[tokens])
+    if unmarked.size:
+        first = int(unmarked[0])
+        raise FormatError(
+            path,
+            f"tensor {TARGET_HAS_DRAFT} is false at {int(tokens[first])}, which draft token {first} maps to",
+        )
+    marked = int(has_draft.sum())
+    if marked != offsets.size:
+        raise FormatError(
+            path,
+            f"tensor {TARGET_HAS_DRAFT} is true for {marked} target tokens, but there are {offsets.size} "
+            "draft tokens",
+        )
+
+
+def _collision(tokens: NDArray[np.int64]) -> str:
+    """Two draft tokens of one target token; empty where there are none."""
+    order = np.argsort(tokens, kind="stable")
+    same = np.flatnonzero(np.diff(tokens[order]) == 0)
+    if not same.size:
+        return ""
+    first, second = (int(order[same[0] + step]) for step in (0, 1))
+    return f"draft tokens {first} and {second} both map to {int(tokens[first])}"
+
+
+def _absolute(
+    entries: NDArray[np.int64], has_draft: NDArray[np.bool_] | None, target_vocab_size: int
+) -> str:
+    """A hint where the entries would be sound as target tokens."""
+    inside = bool(np.all((entries >= 0) & (entries < target_vocab_size)))
+    if not inside or np.unique(entries).size != entries.size or entries.size == 1:
+        return ""
+    if has_draft is not None and not has_draft[entries].all():
+        return ""
+    return "; the entries look like target tokens: subtract the draft token from each"
+
+
+def _values(entry: TensorEntry) -> NDArray[np.generic]:
+    """Data of a small tensor."""
+    try:
+        with entry.path.open("rb") as file:
+            file.seek(entry.start)
+            data = file.read(entry.num_bytes)
+    except OSError as error:
+        raise FormatError(entry.path, f"cannot be read: {error.strerror or error}") from None
+    if len(data) != entry.num_bytes:
+        raise FormatError(entry.path, f"tensor {entry.name} is cut short; copy the file again")
+    return np.frombuffer(data, dtype=np.dtype(_TYPES[entry.dtype]))

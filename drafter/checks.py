@@ -1,28 +1,152 @@
-"""Kernels of this machine against the fp64 reference: logits of whole drafts, chain and tree."""
+"""Kernels and captured graphs against the fp64 reference."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, final
 
 from drafter.check_cases import (
+    GRAPH,
     MARGIN,
+    OVERLAP,
     CheckCase,
     CheckResult,
     cases_of,
     check_cases,
 )
-from drafter.check_inputs import CheckRound, check_rounds, relative_distance, slots_of
-from drafter.graph_checks import check_graphs
-from drafter.kernels.draft_shape import DraftShape
-from drafter.kernels.draft_steps import DraftSteps
-from drafter.model_to_run import model_to_run
-from drafter.random_weights import random_weights
-from drafter.reference.cache import KvCache
+from drafter.checkpoint import model_to_run, random_weights
+from drafter.engine.draft_engine import DraftEngine
+from drafter.kernels.draft_steps import DraftShape, DraftSteps
+from drafter.public_models import names_folder
 from drafter.reference.draft_model import DraftModel
-from drafter.reference.tree import Frontier
-from drafter.subject import names_folder
+from drafter.reference.drafts import Frontier
+from drafter.reference.layer import KvCache
 from drafter.torch_extra import torch
 
+
+@final
+class CheckRound(NamedTuple):
+    """Inputs of one extend pass, for B requests and M tokens each."""
+
+    tokens: torch.Tensor
+    captured: torch.Tensor
+    before: torch.Tensor
+    accepted: torch.Tensor
+
+
+def check_rounds(case: CheckCase, dtype: torch.dtype) -> tuple[CheckRound, CheckRound]:
+    """Random inputs of the pass before, and of the one that is checked, equally wide."""
+    generator = torch.Generator().manual_seed(17)
+    width = max(case.before, case.accepted)
+    spec = case.spec
+    states = spec.num_captured_states * spec.target_hidden_size
+
+    def given(count: int, before: int) -> CheckRound:
+        shape = (case.batch_size, width if count else 0)
+        return CheckRound(
+            torch.randint(spec.target_vocab_size, shape, generator=generator),
+            torch.randn(*shape, states, generator=generator).to(dtype),
+            torch.full((case.batch_size,), before, dtype=torch.int32),
+            torch.full((case.batch_size,), max(count, 1), dtype=torch.int32),
+        )
+
+    return given(case.before, 0), given(case.accepted, case.before)
+
+
+def slots_of(case: CheckCase) -> int:
+    """Slots of the cache that a case needs."""
+    return case.before + case.accepted + (case.num_steps - 1) * case.topk + 1
+
+
+def relative_distance(out: torch.Tensor, truth: torch.Tensor) -> float:
+    r"""Relative error of the norm.
+
+    .. math:: \frac{\|z - \hat z\|}{\|\hat z\|}
+    """
+    norm = torch.linalg.vector_norm
+    error = float(norm(out.double() - truth.double()) / norm(truth.double()))
+    return error if error == error else float("inf")  # noqa: PLR0124 - NaN is no small error
+
+
 Weights = Mapping[str, torch.Tensor]
+
+
+def check_graphs(
+    case: CheckCase, weights: Weights, *, device: torch.device
+) -> Iterator[CheckResult]:
+    r"""Compare captured graphs, and launches that overlap, with launches in turn.
+
+    .. math:: \max_x \frac{\|x - \hat x\|}{\|\hat x\|} \le \epsilon
+
+    A graph replays the same machine code in the same order on the same numbers, so any bit that differs
+    is an error. Launches that overlap are compiled apart, since the kernels wait for those before them,
+    and a compiler may order or contract their sums otherwise: scores and cache may differ by what the
+    storage type costs, :math:`\epsilon`, while tokens, parents and masks have to be equal.
+    """
+    plain = _drafted(case, weights, device, uses_graphs=False, is_programmatic=False)
+    replayed = _drafted(case, weights, device, uses_graphs=True, is_programmatic=False)
+    equal = all(torch.equal(a, b) for a, b in zip(plain, replayed, strict=True))
+    yield CheckResult(
+        name=case.name,
+        dtype=case.dtype,
+        quantity=GRAPH,
+        error=0.0 if equal else 1.0,
+        limit=0.0,
+    )
+    if torch.cuda.get_device_capability(device) >= (9, 0):
+        overlapping = _drafted(case, weights, device, uses_graphs=True, is_programmatic=True)
+        yield _nearly_equal(case, plain, overlapping)
+
+
+def _nearly_equal(
+    case: CheckCase, plain: Sequence[torch.Tensor], other: Sequence[torch.Tensor]
+) -> CheckResult:
+    """What overlapping launches drafted, against the same in turn."""
+    pairs = list(zip(plain, other, strict=True))
+    floats = [pair for pair in pairs if pair[0].is_floating_point()]
+    integers = [pair for pair in pairs if not pair[0].is_floating_point()]
+    return CheckResult(
+        name=case.name,
+        dtype=case.dtype,
+        quantity=OVERLAP,
+        # what is equal may be all zeros, which has no relative error
+        error=max(0.0 if torch.equal(a, b) else relative_distance(b, a) for a, b in floats),
+        limit=case.limit,
+        tokens=sum(a.numel() for a, _ in integers),
+        equal_tokens=sum(int((a == b).sum()) for a, b in integers),
+    )
+
+
+def _drafted(
+    case: CheckCase,
+    weights: Weights,
+    device: torch.device,
+    *,
+    uses_graphs: bool,
+    is_programmatic: bool,
+) -> list[torch.Tensor]:
+    """Everything that an engine drafts, and its cache."""
+    dtype: torch.dtype = getattr(torch, case.dtype)
+    engine = DraftEngine(
+        case.spec,
+        weights,
+        dtype=dtype,
+        device=device,
+        capacity=slots_of(case),
+        most_requests=case.batch_size,
+        uses_graphs=uses_graphs,
+        is_programmatic=is_programmatic,
+    )
+    results = []
+    for given in check_rounds(case, dtype):
+        if given.tokens.shape[1]:
+            drafted = engine.draft(
+                *(part.to(device) for part in given),
+                num_steps=case.num_steps,
+                topk=case.topk,
+                num_draft_tokens=case.num_draft_tokens,
+            )
+            results += [part.clone() for part in drafted]
+    return [*results, engine.state.keys.clone(), engine.state.values.clone()]
+
 
 _FP64_BYTES: Final = 8
 _ROOM: Final = 1.25
@@ -42,38 +166,10 @@ def check_against_reference(
 ) -> CheckResult:
     r"""Compare the logits of every node of a draft with the reference.
 
-    .. math:: \max_i \frac{\|z_i - \hat z_i\|}{\|\hat z_i\|}
-        \le \epsilon \text{ or } \max(\epsilon, \min(2 e_{\text{torch}}, 0.1))
-
-    Parameters
-    ----------
-    case : CheckCase
-        The draft.
-    weights : mapping of str to torch.Tensor
-        Canonical names; both sides compute with them rounded to the storage type.
-    device : torch.device
-        Where the kernels run.
-
-    Returns
-    -------
-    CheckResult
-
-    Raises
-    ------
-    ParameterError
-        If the case does not fit the kernels.
-
-    Notes
-    -----
     The reference is fed what the kernels chose, so that one near tie does not part the drafts; guesses
     are compared where the margin of the best is 4 allowed errors or more. :math:`e_{\text{torch}}` is the
     error of the reference itself when it computes in the storage type, fed the same. For a checkpoint's
     own weights, which may be badly scaled, it bounds what is asked of kernels. drafter.md 15.
-
-    Examples
-    --------
-    >>> check_against_reference.__name__
-    'check_against_reference'
     """
     dtype: torch.dtype = getattr(torch, case.dtype)
     stored = {
@@ -117,26 +213,8 @@ def reference_device(weights: Weights, device: torch.device) -> torch.device:
 
     .. math:: 1.25 \cdot 8 P \le F
 
-    Parameters
-    ----------
-    weights : mapping of str to torch.Tensor
-        With :math:`P` numbers.
-    device : torch.device
-        Where the kernels run, with :math:`F` bytes free.
-
-    Returns
-    -------
-    torch.device
-
-    Notes
-    -----
     For Llama-3.1-8B 950 million numbers with the embedding, 8 GB; a CPU needs about a second for each
     pass over them, a GPU some milliseconds.
-
-    Examples
-    --------
-    >>> reference_device({}, torch.device("cpu"))
-    device(type='cpu')
     """
     if device.type != "cuda":
         return device
@@ -268,33 +346,7 @@ def checks(
 ) -> Iterator[CheckResult]:
     """Every check that the device allows.
 
-    Parameters
-    ----------
-    model : str, optional
-        Folder of a checkpoint or name of a public shape; small models of every kind by default.
-    dtype : str
-        Storage type of that model.
-    device : torch.device
-        Where the kernels run; graphs are compared on a CUDA device only.
-
-    Yields
-    ------
-    CheckResult
-        As each is found.
-
-    Raises
-    ------
-    SpecModelError
-        If there is no such model, or the kernels do not compute it.
-
-    Notes
-    -----
     Small models have random weights.
-
-    Examples
-    --------
-    >>> checks.__name__
-    'checks'
     """
     if model is None:
         cases = check_cases()

@@ -1,22 +1,426 @@
-"""A draft model's ``config.json``, whichever of the public layouts it is in, as one spec."""
+"""Every public layout of config.json -> the spec of a draft model."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, final
 
-from drafter.config_fields import DraftFields, agreed_flag, optional_flag
-from drafter.config_layer import LayerShape, layer_from_config, sliding_window
-from drafter.config_states import (
-    ENTERING_IDS_NOTE,
-    OUTPUT_IDS_NOTE,
-    aux_layer_ids,
-    num_aux_states,
-    use_aux_hidden_state,
-)
-from drafter.spec import DraftSpec
-from specmodel.architecture.config_json import MOST_CHARACTERS, parsed_config
+from drafter.spec import ROPE_KINDS, DraftSpec, LatentHeads, Rope, RopeKind
+from specmodel.architecture.config_json import MOST_CHARACTERS, ConfigFields, parsed_config
 from specmodel.errors import FormatError, ParameterError
+
+_LONGEST_LIST = 1000
+
+
+@final
+class DraftFields(ConfigFields):
+    """Fields of a configuration by name, with what draft models state besides counts."""
+
+    __slots__ = ()
+
+    def number(self, name: str, *, lowest: float = 0.0) -> float | None:
+        """Return a finite number of at least `lowest`; None where it is missing or null."""
+        value = self.values.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.wrong(name, value, "a number")
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not (math.isfinite(number) and number >= lowest):
+            raise self.wrong(name, value, f"a finite number of at least {lowest:g}")
+        return number
+
+    def text(self, *names: str) -> str | None:
+        """Return the text under the first name that is there; None where there is none."""
+        value = self._found(names)
+        if value is not None and not isinstance(value, str):
+            raise self.wrong(names[0], value, "a text")
+        return value
+
+    def section(self, name: str) -> Mapping[str, Any]:
+        """Return an object inside the configuration; an empty one where it is missing or null."""
+        value = self.values.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise self.wrong(name, value, "an object with keys of its own")
+        return value
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """Return a list of texts, as ``architectures`` is; empty where it is missing."""
+        entries = self.entries(name, str)
+        return tuple(entries or ())
+
+    def layer_ids(self, name: str) -> tuple[int, ...] | None:
+        """Return a list of layers; None where it is missing, null or empty."""
+        entries = self.entries(name, int)
+        if not entries:
+            return None
+        if len(entries) > _LONGEST_LIST or min(entries) < 0:
+            raise self.wrong(name, entries, f"at most {_LONGEST_LIST} layers, none negative")
+        return tuple(entries)
+
+    def inside(self, name: str) -> "DraftFields":
+        """Return the fields of an object inside the configuration; messages name it."""
+        return DraftFields(self.section(name), f"{self.path}, {name}", self.architecture)
+
+    def refused(self, reason: str) -> FormatError:
+        """Error for a configuration that is sound, but not of a draft model that is known."""
+        return FormatError(self.path, reason, code="not_supported")
+
+
+def agreed_flag(name: str, *stated: tuple[str, bool | None], fields: DraftFields) -> bool | None:
+    """Truth value that several keys state; None where none does.
+
+    Older files say some switches under another name, or in ``eagle_config``.
+    """
+    present = [(key, value) for key, value in stated if value is not None]
+    if len({value for _, value in present}) > 1:
+        told = " and ".join(f"{key} is {str(value).lower()}" for key, value in present)
+        raise fields.refused(f"{told}: they state one switch ({name}); keep one of them")
+    return present[0][1] if present else None
+
+
+def optional_flag(fields: DraftFields, name: str) -> bool | None:
+    """Truth value of a key; None where it is missing or null.
+
+    A default belongs to whoever knows the layout.
+    """
+    return fields.flag(name) if fields.values.get(name) is not None else None
+
+
+DEFAULT_THETA: Final = 10_000.0
+"""Base of the frequencies where a file states none; never the target's value."""
+
+_TEXT_ONLY: Final = "mrope"
+_SECTIONS: Final = ("rope_scaling", "rope_parameters")
+_NEEDS_FACTOR: Final = ("linear", "dynamic", "llama3", "yarn")
+_NUMBERS: Final = (
+    "low_freq_factor",
+    "high_freq_factor",
+    "beta_fast",
+    "beta_slow",
+    "mscale",
+    "mscale_all_dim",
+    "attention_factor",
+)
+
+
+def rope_from_config(fields: DraftFields, max_positions: int) -> tuple[Rope, list[str]]:
+    """Rotary embedding of a configuration, and what a reader has to know about it.
+
+    transformers before 5 writes ``rope_theta`` and ``rope_scaling`` with ``type`` or ``rope_type``;
+    later versions write ``rope_parameters``. Without ``rope_theta`` the base is `DEFAULT_THETA`,
+    whatever the target model has. Positions in several dimensions (mrope) are equal for text, so they
+    are one position here.
+    """
+    notes: list[str] = []
+    section = DraftFields(_stated(fields), f"{fields.path}, rope", fields.architecture)
+    kind = _kind(section, notes)
+    _refuse_other_forms(section)
+    theta = section.number("rope_theta")
+    if theta is None:
+        notes.append(
+            f"rope_theta is not stated: {DEFAULT_THETA:g} is used, as engines do, whatever the target has"
+        )
+    given: dict[str, Any] = {"theta": DEFAULT_THETA if theta is None else theta}
+    if kind in _NEEDS_FACTOR:
+        factor = section.number("factor")
+        if factor is None:
+            raise section.missing("factor")
+        given["factor"] = factor
+        given["original_max_positions"] = _original(section, kind, max_positions, notes)
+        given |= _numbers(section, kind)
+    try:
+        return Rope(kind=kind, **given), notes
+    except ParameterError as error:
+        raise section.refused(str(error)) from None
+
+
+def _stated(fields: DraftFields) -> Mapping[str, Any]:
+    """Every key about positions in one mapping; keys that disagree are refused."""
+    merged: dict[str, tuple[str, Any]] = {}
+    places: list[tuple[str, Mapping[str, Any]]] = [
+        (name, fields.section(name)) for name in _SECTIONS
+    ]
+    top = {
+        name: fields.values[name]
+        for name in ("rope_theta", "partial_rotary_factor")
+        if fields.values.get(name) is not None
+    }
+    places.append(("the top level", top))
+    for place, values in places:
+        for key, value in values.items():
+            name = "rope_type" if key == "type" else key
+            if value is None:
+                continue
+            if name in merged and merged[name][1] != value:
+                first, found = merged[name]
+                raise fields.refused(
+                    f"{name} is {found} in {first} and {value} in {place}; keep one of them"
+                )
+            merged[name] = (place, value)
+    return {name: value for name, (_, value) in merged.items()}
+
+
+def _kind(section: DraftFields, notes: list[str]) -> RopeKind:
+    """The kind; several position axes are one for text."""
+    kind = section.text("rope_type") or "default"
+    if kind == _TEXT_ONLY or (kind == "default" and section.values.get("mrope_section")):
+        notes.append("mrope: the position axes are equal for text, so the usual rotation is used")
+        return "default"
+    if kind not in ROPE_KINDS:
+        known = ", ".join([*ROPE_KINDS, _TEXT_ONLY])
+        raise section.refused(f"rope kind {kind[:40]!r} is not known; known: {known}")
+    return kind
+
+
+def _refuse_other_forms(section: DraftFields) -> None:
+    """Forms of a known kind that would give other numbers."""
+    partial = section.number("partial_rotary_factor")
+    if partial not in {None, 1.0}:
+        raise section.refused(
+            f"partial_rotary_factor is {partial:g}; a draft model that rotates part of a head is not supported"
+        )
+    extra = section.number("attn_factor")
+    if extra not in {None, 1.0}:
+        raise section.refused(f"attn_factor is {extra:g}; state the whole attention_factor instead")
+    if section.values.get("truncate") is False:
+        raise section.refused(
+            "truncate is false; only yarn with whole ends of the ramp is supported"
+        )
+
+
+def _original(
+    section: DraftFields, kind: RopeKind, max_positions: int, notes: list[str]
+) -> int | None:
+    """Positions before scaling, where the kind has them."""
+    stated = section.optional_count("original_max_position_embeddings")
+    if stated is not None or kind in {"linear", "dynamic"}:
+        return stated
+    if kind == "yarn":
+        notes.append(
+            "original_max_position_embeddings is not stated: yarn starts from "
+            f"max_position_embeddings {max_positions}"
+        )
+        return max_positions
+    raise section.missing("original_max_position_embeddings")
+
+
+def _numbers(section: DraftFields, kind: RopeKind) -> dict[str, float]:
+    """Numbers of llama3 and yarn that are stated; llama3 needs both of its own."""
+    found = {name: section.number(name) for name in _NUMBERS}
+    needed = ("low_freq_factor", "high_freq_factor") if kind == "llama3" else ()
+    for name in needed:
+        if found[name] is None:
+            raise section.missing(name)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+USUAL_NUM_STATES: Final = 3
+"""Captured states where a file lists none: those entering layers 2, L/2 and L - 3."""
+
+_IDS: Final = "eagle_aux_hidden_state_layer_ids"
+_COUNTS: Final = ("num_aux_hidden_states", "num_aux_layers")
+
+OUTPUT_IDS_NOTE: Final = (
+    "the layer ids mean the outputs of these layers in SpecForge and SGLang; vLLM takes a list as the "
+    "states entering them, one layer earlier"
+)
+"""Said of an explicit list in the flat layout."""
+
+ENTERING_IDS_NOTE: Final = "the layer ids mean the states entering these layers"
+"""Said of an explicit list in the speculators layout."""
+
+
+def aux_layer_ids(fields: DraftFields, section: DraftFields) -> tuple[int, ...] | None:
+    """Layers of the target whose states are captured; None where the file lists none.
+
+    What a layer id means differs between writers: see `OUTPUT_IDS_NOTE`. It does not change the time.
+    """
+    top, inner = fields.layer_ids(_IDS), section.layer_ids(_IDS)
+    if top is not None and inner is not None and top != inner:
+        raise fields.refused(
+            f"{_IDS} is {list(top)} and in eagle_config {list(inner)}; keep one of them"
+        )
+    return top if top is not None else inner
+
+
+def num_aux_states(fields: DraftFields, ids: tuple[int, ...] | None) -> int:
+    """Number of captured states.
+
+    .. math:: A
+
+    The length of the list, else the stated number, else `USUAL_NUM_STATES`.
+    """
+    stated = fields.optional_count(*_COUNTS)
+    if ids is not None and stated is not None and stated != len(ids):
+        raise fields.refused(
+            f"{len(ids)} layer ids, but {stated} captured states; they are one number"
+        )
+    if ids is not None:
+        return len(ids)
+    return USUAL_NUM_STATES if stated is None else stated
+
+
+def use_aux_hidden_state(fields: DraftFields, section: DraftFields) -> bool:
+    """Whether captured states are fused; else the final state is fed as it is.
+
+    Only heads for short contexts are known to set it to false.
+    """
+    key = "use_aux_hidden_state"
+    stated = agreed_flag(
+        key,
+        (key, optional_flag(fields, key)),
+        (f"eagle_config.{key}", optional_flag(section, key)),
+        fields=fields,
+    )
+    return True if stated is None else stated
+
+
+DEFAULT_RMS_NORM_EPS: Final = 1e-6
+"""What transformers' Llama class takes where a file states none."""
+
+DEFAULT_MAX_POSITIONS: Final = 2048
+"""Likewise, [tokens]."""
+
+_ACTIVATIONS: Final = ("silu", "swish", "swiglu")
+_SLIDING: Final = "sliding_attention"
+_USUAL_MAX_WINDOW_LAYERS: Final = 28
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerShape:
+    """Widths of a layer, and what a reader of the file has to know."""
+
+    hidden_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    mlp_width: int
+    vocab_size: int
+    max_positions: int
+    rms_norm_eps: float
+    rope: Rope
+    attention_bias: bool
+    latent: LatentHeads | None
+    notes: tuple[str, ...]
+
+
+def layer_from_config(fields: DraftFields, *, latent: bool) -> LayerShape:
+    """Shape of the layer.
+
+    ``head_dim`` is read where it stands and is :math:`H / N_H` only where it does not: heads for gpt-oss
+    (2880 wide, 64 heads of 64) and Qwen3 break that identity. Latent heads follow DeepSeek-V3's names.
+    """
+    _refuse_unsupported(fields, latent=latent)
+    notes: list[str] = []
+    hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
+    max_positions = fields.optional_count("max_position_embeddings")
+    if max_positions is None:
+        notes.append(f"max_position_embeddings is not stated: {DEFAULT_MAX_POSITIONS} is taken")
+        max_positions = DEFAULT_MAX_POSITIONS
+    eps = fields.number("rms_norm_eps")
+    if eps is None:
+        notes.append(f"rms_norm_eps is not stated: {DEFAULT_RMS_NORM_EPS:g}, Llama's default")
+        eps = DEFAULT_RMS_NORM_EPS
+    if eps == 0:
+        raise fields.wrong("rms_norm_eps", eps, "above 0")
+    rope, told = rope_from_config(fields, max_positions)
+    widths = (
+        _latent_widths(fields, heads) if latent else _grouped_widths(fields, heads, hidden, notes)
+    )
+    return LayerShape(
+        hidden_size=hidden,
+        num_heads=heads,
+        mlp_width=fields.count("intermediate_size"),
+        vocab_size=fields.count("vocab_size"),
+        max_positions=max_positions,
+        rms_norm_eps=eps,
+        rope=rope,
+        attention_bias=bool(optional_flag(fields, "attention_bias")),
+        notes=(*notes, *told),
+        **widths,
+    )
+
+
+def sliding_window(fields: DraftFields) -> int | None:
+    """Window of the first layer of a qwen3 layer configuration; None where it sees everything.
+
+    ``layer_types`` decides where it stands; else ``use_sliding_window`` with ``max_window_layers``, the
+    number of first layers that see everything.
+    """
+    kinds = fields.names("layer_types")
+    if kinds:
+        slides = kinds[0] == _SLIDING
+    else:
+        full = fields.count("max_window_layers", default=_USUAL_MAX_WINDOW_LAYERS, lowest=0)
+        slides = fields.flag("use_sliding_window") and full == 0
+    return fields.count("sliding_window") if slides else None
+
+
+def _refuse_unsupported(fields: DraftFields, *, latent: bool) -> None:
+    """What would change the result and is not computed here.
+
+    A llama class has a dense MLP whatever the file says of experts, which templates copy from a target.
+    """
+    layers = fields.count("num_hidden_layers", default=1)
+    if layers > 1:
+        raise fields.refused(
+            f"num_hidden_layers is {layers}; only draft models of one layer are supported"
+            " (is this the config.json of a target model?)"
+        )
+    activation = fields.text("hidden_act")
+    if activation is not None and activation not in _ACTIVATIONS:
+        raise fields.wrong("hidden_act", activation, f"one of {', '.join(_ACTIVATIONS)}")
+    for name in ("mlp_bias", "mla_use_nope"):
+        if fields.flag(name):
+            raise fields.refused(f"{name} is true, which is not supported; only false is")
+    dense_layers = fields.count("first_k_dense_replace", default=0, lowest=0)
+    routed = latent and dense_layers == 0 and fields.optional_count("n_routed_experts") is not None
+    if fields.flag("use_moe") or routed:
+        raise fields.refused(
+            "the layer has experts; only draft models with a dense MLP are supported"
+        )
+
+
+def _grouped_widths(
+    fields: DraftFields, heads: int, hidden: int, notes: list[str]
+) -> dict[str, Any]:
+    """Heads that share keys and values."""
+    key_heads = fields.optional_count("num_key_value_heads")
+    if key_heads is None:
+        notes.append(f"num_key_value_heads is not stated: {heads}, as many as query heads")
+        key_heads = heads
+    width = fields.optional_count("head_dim")
+    if width is None:
+        if hidden % heads:
+            raise fields.missing("head_dim")
+        width = hidden // heads
+        notes.append(f"head_dim is not stated: hidden_size / num_attention_heads = {width}")
+    return {"num_kv_heads": key_heads, "head_dim": width, "latent": None}
+
+
+def _latent_widths(fields: DraftFields, heads: int) -> dict[str, Any]:
+    """Heads of latent attention; the width of a query or key head stands for `head_dim`."""
+    latent = LatentHeads(
+        query_rank=fields.count("q_lora_rank"),
+        kv_rank=fields.count("kv_lora_rank"),
+        nope_dim=fields.count("qk_nope_head_dim"),
+        rope_dim=fields.count("qk_rope_head_dim"),
+        value_dim=fields.count("v_head_dim"),
+    )
+    return {
+        "num_kv_heads": heads,
+        "head_dim": latent.nope_dim + latent.rope_dim,
+        "latent": latent,
+    }
+
 
 Layout = Literal["flat", "speculators", "mla"]
 """flat: SafeAILab, SpecForge, SGLang, TorchSpec, nvidia; speculators: vLLM's; mla: flat, latent heads."""
@@ -46,29 +450,7 @@ _SHOWN: Final = 60
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftConfig:
-    """What a ``config.json`` says of a draft model.
-
-    Parameters
-    ----------
-    spec : DraftSpec
-        Counts and switches.
-    layout : str
-        One of `Layout`.
-    architecture : str
-        Class that the file names.
-    stored_dtype : str or None
-        Type of the weights, where the file says.
-    aux_layer_ids : tuple of int or None
-        Captured layers of the target as the file lists them; their meaning is in the notes.
-    own_vocabulary : bool
-        False where no draft vocabulary is stated, so that the head may be the target's.
-    tied_head : bool
-        Whether the file says that the head is the embedding.
-    target_model : str or None
-        Name of the target model, where the file says.
-    notes : tuple of str
-        Defaults that were taken, and points where engines differ.
-    """
+    """What a ``config.json`` says of a draft model."""
 
     spec: DraftSpec
     layout: Layout
@@ -82,34 +464,9 @@ class DraftConfig:
 
 
 def read_draft_config(folder: Path | str) -> DraftConfig:
-    r"""Configuration of the draft model in a folder.
+    """Configuration of the draft model in a folder.
 
-    .. math:: \text{folder} \mapsto \text{configuration}
-
-    Parameters
-    ----------
-    folder : path
-        Folder of a checkpoint, or its ``config.json``.
-
-    Returns
-    -------
-    DraftConfig
-
-    Raises
-    ------
-    FormatError
-        If there is no such file, it cannot be read, or it is not of a draft model that is known.
-
-    Notes
-    -----
     Reads one file and nothing else; needs neither torch nor a GPU.
-
-    Examples
-    --------
-    >>> read_draft_config("nowhere")
-    Traceback (most recent call last):
-    ...
-    specmodel.errors.FormatError: nowhere: no such folder; name the folder of a draft checkpoint
     """
     place = Path(folder)
     path = place if place.name == CONFIG_FILE else place / CONFIG_FILE
@@ -132,39 +489,10 @@ def read_draft_config(folder: Path | str) -> DraftConfig:
 
 
 def draft_config(config: Mapping[str, Any], *, path: str = CONFIG_FILE) -> DraftConfig:
-    r"""Configuration of a draft model from its parsed ``config.json``.
+    """Configuration of a draft model from its parsed ``config.json``.
 
-    .. math:: \text{object} \mapsto \text{configuration}
-
-    Parameters
-    ----------
-    config : mapping
-        The object.
-    path : str
-        The file, for messages.
-
-    Returns
-    -------
-    DraftConfig
-
-    Raises
-    ------
-    FormatError
-        If the layout is not known, or a key is missing, impossible or contradicts another.
-
-    Notes
-    -----
     The speculators layout is known by ``speculators_model_type``, latent heads by the class or by
     ``kv_lora_rank``. Keys and their defaults: section 4 and 5 of the project's drafter reference.
-
-    Examples
-    --------
-    >>> config = {"architectures": ["LlamaForCausalLMEagle3"], "hidden_size": 2048, "head_dim": 128}
-    >>> config |= {"num_attention_heads": 32, "num_key_value_heads": 4, "intermediate_size": 12288}
-    >>> config |= {"vocab_size": 151936, "draft_vocab_size": 32000, "rms_norm_eps": 1e-6}
-    >>> found = draft_config(config)
-    >>> found.layout, found.spec.head_dim, found.spec.rope.theta
-    ('flat', 128, 10000.0)
     """
     names = config.get("architectures")
     first = names[0] if isinstance(names, list) and names else ""

@@ -172,7 +172,7 @@ title "verdicts; a bar that is missed does not change the exit code"
 "$python" - "${records[@]}" <<'PYTHON'
 import sys
 
-from drafter.report.record_table import verdicts
+from drafter.report.record_text import verdicts
 from specmodel.measurement import load_record
 
 for path in sys.argv[1:]:

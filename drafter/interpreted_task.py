@@ -15,25 +15,7 @@ from specmodel.errors import ParameterError
 
 
 def check(*, model: str | None = None, dtype: str = "bfloat16") -> dict[str, Any]:
-    """Check kernels against the reference.
-
-    Parameters
-    ----------
-    model : str, optional
-        Folder of a checkpoint or name of a public shape; small models by default.
-    dtype : str
-        Storage type of that model.
-
-    Returns
-    -------
-    dict
-        Rows as `drafter.check_cases.CheckResult` has them.
-
-    Examples
-    --------
-    >>> check.__name__
-    'check'
-    """
+    """Check kernels against the reference."""
     from drafter.checks import checks
     from drafter.torch_extra import torch
 
@@ -45,34 +27,12 @@ def check(*, model: str | None = None, dtype: str = "bfloat16") -> dict[str, Any
 
 
 def time(*, output: str) -> dict[str, Any]:
-    """Rehearse a measurement on a tiny model, and write its record, which says that it is dry.
-
-    Parameters
-    ----------
-    output : str
-        The file.
-
-    Returns
-    -------
-    dict
-        Empty.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
-
-    Examples
-    --------
-    >>> time.__name__
-    'time'
-    """
-    from drafter.model_to_run import ModelToRun
-    from drafter.random_weights import random_weights
+    """Rehearse a measurement on a tiny model, and write its record, which says that it is dry."""
+    from drafter.checkpoint import ModelToRun, random_weights
     from drafter.reference.example import example_spec
-    from drafter.timing.dry_stopwatch import DryStopwatch
-    from drafter.timing.grid import DRY_GRID
     from drafter.timing.measuring import measured_record
+    from drafter.timing.stopwatch import DryStopwatch
+    from drafter.timing.works import DRY_GRID
     from drafter.torch_extra import torch
     from specmodel.measurement import save_record
 
@@ -90,18 +50,7 @@ def time(*, output: str) -> dict[str, Any]:
 
 
 def tell(line: str) -> None:
-    """Write a line of progress.
-
-    Parameters
-    ----------
-    line : str
-        What goes on.
-
-    Examples
-    --------
-    >>> tell.__name__
-    'tell'
-    """
+    """Write a line of progress."""
     print(line, file=sys.stderr, flush=True)  # noqa: T201 - this module is a program
 
 
@@ -111,18 +60,7 @@ _TASKS: Final[Mapping[str, Callable[..., dict[str, Any]]]] = MappingProxyType(
 
 
 def main(arguments: list[str]) -> None:
-    """Run a task and write its answer.
-
-    Parameters
-    ----------
-    arguments : list of str
-        Name of the task, and its options as JSON.
-
-    Examples
-    --------
-    >>> main(["dream", "{}"])
-    {"error": "task must be check or time, got dream"}
-    """
+    """Run a task and write its answer."""
     task, options = arguments
     try:
         if task not in _TASKS:

@@ -16,13 +16,7 @@ _ROOT: Final = Path(__file__).resolve().parents[1]
 
 
 class InterpretedTaskError(SpecModelError, RuntimeError):
-    """A task in a process of its own did not end well.
-
-    Parameters
-    ----------
-    reason : str
-        What it said, on one line.
-    """
+    """A task in a process of its own did not end well."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -32,33 +26,7 @@ class InterpretedTaskError(SpecModelError, RuntimeError):
 def run_interpreted(task: str, **options: object) -> dict[str, Any]:
     """Answer of a task that ran with Triton's interpreter on the CPU.
 
-    Parameters
-    ----------
-    task : str
-        One of the tasks of `drafter.interpreted_task`.
-    **options : object
-        Its options; whatever JSON can hold.
-
-    Returns
-    -------
-    dict
-        What it answered.
-
-    Raises
-    ------
-    InterpretedTaskError
-        If it refused or ended early; progress that it wrote to standard error stands there.
-
-    Notes
-    -----
     ``TRITON_INTERPRET`` decides when Triton is imported, so it is set before the process starts.
-
-    Examples
-    --------
-    >>> run_interpreted("no such task")
-    Traceback (most recent call last):
-    ...
-    drafter.own_process.InterpretedTaskError: task must be check or time, got no such task
     """
     environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
     # the packages that run here also run there, whatever the folder

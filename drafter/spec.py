@@ -28,39 +28,7 @@ def _check_positive(name: str, value: float, *, zero: bool = False) -> None:
 class Rope:
     """Rotary embedding of queries and keys.
 
-    Parameters
-    ----------
-    kind : str
-        One of `ROPE_KINDS`.
-    theta : float
-        Base of the frequencies, positive, [-]. A flat config without the key means 10000.
-    factor : float
-        How much longer than trained the positions may be, positive, [-].
-    original_max_positions : int or None
-        Positions before scaling: llama3 and yarn need it, dynamic falls back to the model's, [tokens].
-    low_freq_factor, high_freq_factor : float
-        Ends of the blend of llama3, the second the larger, [-].
-    beta_fast, beta_slow : float
-        Rotations at the ends of the ramp of yarn, the first not the smaller, [-]. Kimi-K2.5 heads have
-        1 for both: a step instead of a ramp.
-    mscale, mscale_all_dim : float or None
-        Attention temperature of yarn in the DeepSeek form, [-].
-    attention_factor : float or None
-        Attention temperature of yarn stated outright, positive, [-].
-
-    Raises
-    ------
-    ParameterError
-        If a value is impossible, or one that the kind needs is missing.
-
-    Notes
-    -----
     Kinds and keys as the configurations of transformers name them; ``type`` and ``rope_type`` are one.
-
-    Examples
-    --------
-    >>> Rope(kind="llama3", theta=500_000.0, factor=8.0, original_max_positions=8192).low_freq_factor
-    1.0
     """
 
     kind: RopeKind = "default"
@@ -104,29 +72,8 @@ class Rope:
 class LatentHeads:
     """Widths of multi-head latent attention.
 
-    Parameters
-    ----------
-    query_rank, kv_rank : int
-        Widths of the compressed queries and of the cached latent, [-].
-    nope_dim, rope_dim : int
-        Parts of a query or key without and with position, the second even, [-].
-    value_dim : int
-        Width of a head's value, [-].
-
-    Raises
-    ------
-    ParameterError
-        If a width is no positive count, or `rope_dim` is odd.
-
-    Notes
-    -----
     The names in a config are DeepSeek-V3's: q_lora_rank, kv_lora_rank, qk_nope_head_dim,
     qk_rope_head_dim, v_head_dim.
-
-    Examples
-    --------
-    >>> LatentHeads(query_rank=1536, kv_rank=512, nope_dim=128, rope_dim=64, value_dim=128).kv_rank
-    512
     """
 
     query_rank: int
@@ -146,65 +93,7 @@ class LatentHeads:
 class DraftSpec:
     r"""Everything that decides what an EAGLE-3 draft model computes, but its weights.
 
-    Parameters
-    ----------
-    hidden_size, target_hidden_size : int
-        :math:`H, H_t`, widths of the residual streams of draft and target, [-].
-    num_aux_states : int
-        :math:`A`, captured states of the target that are fused, [-].
-    num_heads, num_kv_heads, head_dim : int
-        :math:`N_H, N_{KV}, D`; with latent heads the last two are not used, [-].
-    mlp_width : int
-        :math:`I`, [-].
-    target_vocab_size, draft_vocab_size : int
-        :math:`V`, and :math:`V_d \le V`, [tokens].
-    rms_norm_eps : float
-        Positive, added to the mean square, [-].
-    rope : Rope
-        Rotary embedding.
-    max_positions : int
-        Longest trained context, [tokens].
-    attention_bias, fc_bias : bool
-        Biases of q, k, v and the output of attention; of the fusion.
-    qk_norm : bool
-        A norm of each head of q and k before the rotation.
-    norm_before_residual : bool
-        The residual is the normed hidden state instead of the hidden state.
-    fc_norm, norm_before_fc : bool
-        A norm of each captured state; one norm of their concatenation. They exclude each other.
-    norm_output : bool
-        The next step is fed the normed output (EAGLE 3.1).
-    use_aux_hidden_state : bool
-        False: the target's final state is fed as it is, and there is no fusion.
-    sliding_window : int or None
-        Positions that attention sees; None for all, [tokens].
-    latent : LatentHeads or None
-        Widths of latent attention; None for grouped heads.
-
-    Raises
-    ------
-    ParameterError
-        If a count is not positive, or values contradict each other.
-
-    Notes
-    -----
     `head_dim` is a count of its own: gpt-oss and Qwen3 heads have :math:`N_H D \ne H`.
-
-    Examples
-    --------
-    >>> spec = DraftSpec(
-    ...     hidden_size=4096,
-    ...     target_hidden_size=4096,
-    ...     num_aux_states=3,
-    ...     num_heads=32,
-    ...     num_kv_heads=8,
-    ...     head_dim=128,
-    ...     mlp_width=14336,
-    ...     target_vocab_size=128256,
-    ...     draft_vocab_size=32000,
-    ... )
-    >>> spec.rope.theta, spec.latent
-    (10000.0, None)
     """
 
     hidden_size: int

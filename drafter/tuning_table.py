@@ -24,32 +24,7 @@ WAYS: Final = ("compiled", "measured")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class TileRow:
-    """One row of the table.
-
-    Parameters
-    ----------
-    sm : int
-        Compute capability times ten, [-].
-    tokens, rows, width : int
-        Pass and weights, powers of two, [-].
-    block_n, block_k, num_warps, num_stages : int
-        The tiles, [-].
-    how : str
-        ``compiled`` or ``measured``.
-    record : str
-        What was measured on what; empty for a row that was compiled.
-
-    Raises
-    ------
-    ParameterError
-        If a number is no power of two, or a measured row names no record.
-
-    Examples
-    --------
-    >>> TileRow(sm=90, tokens=1, rows=4096, width=8192, block_n=4, block_k=1024, num_warps=4,
-    ...         num_stages=1, how="compiled").record
-    ''
-    """
+    """One row of the table."""
 
     sm: int
     tokens: int
@@ -83,50 +58,15 @@ class TileRow:
 
 
 def shipped_table() -> Path:
-    r"""Place of the table that launches read.
+    """Place of the table that launches read.
 
-    .. math:: \text{package} \mapsto \text{path}
-
-    Returns
-    -------
-    pathlib.Path
-
-    Notes
-    -----
     In a linked installation that is the file of the working tree.
-
-    Examples
-    --------
-    >>> shipped_table().name
-    'launch.toml'
     """
     return Path(str(files("drafter").joinpath("kernels", "launch.toml")))
 
 
 def read_table(path: Path) -> tuple[TileRow, ...]:
-    r"""Rows of a table.
-
-    .. math:: \text{TOML} \mapsto \text{rows}
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file.
-
-    Returns
-    -------
-    tuple of TileRow
-
-    Raises
-    ------
-    FormatError
-        If the file is missing, no TOML, or a row is not sound.
-
-    Examples
-    --------
-    >>> isinstance(read_table(shipped_table()), tuple)
-    True
-    """
+    """Rows of a table."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8")).get("tiles", [])
     except OSError as error:
@@ -146,53 +86,16 @@ def read_table(path: Path) -> tuple[TileRow, ...]:
 
 
 def merged(old: Iterable[TileRow], new: Iterable[TileRow]) -> tuple[TileRow, ...]:
-    r"""Rows of both, the new one where both have a key.
+    """Rows of both, the new one where both have a key.
 
-    .. math:: (\text{old} \setminus \text{new}) \cup \text{new}
-
-    Parameters
-    ----------
-    old, new : iterable of TileRow
-        Rows before, and those that were found.
-
-    Returns
-    -------
-    tuple of TileRow
-        In the order of their keys.
-
-    Notes
-    -----
     What was measured on one kind of GPU says nothing of another, so those rows stay.
-
-    Examples
-    --------
-    >>> merged([], [])
-    ()
     """
     rows = {row.key: row for row in (*old, *new)}
     return tuple(sorted(rows.values()))
 
 
 def table_text(rows: Iterable[TileRow]) -> str:
-    r"""A table as the text of its file.
-
-    .. math:: \text{rows} \mapsto \text{TOML}
-
-    Parameters
-    ----------
-    rows : iterable of TileRow
-        In the order in which they are written.
-
-    Returns
-    -------
-    str
-        Reading it gives the rows back.
-
-    Examples
-    --------
-    >>> table_text([]).splitlines()[-1]
-    'tiles = []'
-    """
+    """A table as the text of its file."""
     names = [field.name for field in fields(TileRow)]
     parts = [
         "\n".join(

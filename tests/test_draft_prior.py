@@ -4,10 +4,9 @@ import dataclasses
 
 import pytest
 
-from drafter.floors import step_floor
-from drafter.public_shapes import public_shape, public_shapes
+from drafter.floors import step_floor, step_work
+from drafter.public_models import public_shape, public_shapes
 from drafter.spec import DraftSpec
-from drafter.step_work import step_work
 from specmodel.architecture import preset
 from specmodel.cost.forward import StepParts
 from specmodel.hardware import gpu

@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 import specmodel
 from calibration.points.packaged import packaged_tables
-from drafter.public_shapes import public_shapes
+from drafter.public_models import public_shapes
 from specmodel.prior import load_prior
 from specmodel.sources import sources
 assert Path(specmodel.__file__).is_relative_to(sys.argv[1]), specmodel.__file__

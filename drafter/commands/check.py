@@ -5,7 +5,7 @@ import json
 import click
 
 from drafter.check_cases import INTERPRETED_PARAMETERS, LIMITS, CheckResult
-from drafter.commands.device_errors import device_errors
+from drafter.commands.options import device_errors
 from drafter.extra import require_extra
 from drafter.own_process import run_interpreted
 from specmodel.errors import ParameterError, SpecModelError
@@ -38,7 +38,7 @@ def command(*, model: str | None, dtype: str, as_json: bool) -> None:
     specmodel drafter check path/to/checkpoint --dtype float16
     """
     require_extra("torch", "triton", what="specmodel drafter check")
-    from drafter.report.check_table import checks_json, checks_text
+    from drafter.report.inspection_text import checks_json, checks_text
     from drafter.torch_extra import torch
 
     if torch.cuda.is_available():
@@ -62,13 +62,7 @@ def command(*, model: str | None, dtype: str, as_json: bool) -> None:
 
 
 class CheckFailedError(SpecModelError):
-    """Kernels do not compute what the reference computes.
-
-    Parameters
-    ----------
-    failed, count : int
-        How many of how many checks, [-].
-    """
+    """Kernels do not compute what the reference computes."""
 
     def __init__(self, failed: int, count: int) -> None:
         self.failed, self.count = failed, count
@@ -79,8 +73,8 @@ def _check_size(model: str | None) -> None:
     """Refuse what the interpreter would multiply for hours."""
     if model is None:
         return
-    from drafter.step_work import step_weights
-    from drafter.subject import named_subject
+    from drafter.floors import step_weights
+    from drafter.public_models import named_subject
 
     parameters = step_weights(named_subject(model).spec).step
     if parameters > INTERPRETED_PARAMETERS:

@@ -4,7 +4,7 @@ import json
 
 import click
 
-from drafter.commands.load_options import load_options
+from drafter.commands.options import load_options
 from specmodel.hardware import Gpu
 
 
@@ -20,8 +20,8 @@ def command(*, gpus: tuple[Gpu, ...], context_tokens: int, batch_size: int, as_j
     specmodel drafter floor --gpu H100 --gpu B200 --context-tokens 32768
     """
     from drafter.floors import step_floor
-    from drafter.public_shapes import public_shapes
-    from drafter.report.floor_table import floors_json, floors_text
+    from drafter.public_models import public_shapes
+    from drafter.report.inspection_text import floors_json, floors_text
 
     floors = {
         name: [

@@ -4,8 +4,8 @@ import json
 
 import click
 
-from drafter.commands.load_options import load_options
-from drafter.subject import named_subject
+from drafter.commands.options import load_options
+from drafter.public_models import named_subject
 from specmodel.hardware import Gpu
 
 
@@ -31,7 +31,7 @@ def command(
     specmodel drafter inspect gpt-oss --gpu B200 --json
     """
     from drafter.floors import step_floor
-    from drafter.report.inspection import (
+    from drafter.report.inspection_text import (
         inspection_json,
         inspection_text,
     )

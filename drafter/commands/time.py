@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from drafter.commands.device_errors import device_errors
-from drafter.commands.output_folder import require_folder
+from drafter.commands.options import device_errors, require_folder
 from drafter.extra import require_extra
 from drafter.own_process import run_interpreted
 from specmodel.errors import ParameterError
@@ -123,7 +122,7 @@ def command(
     specmodel drafter time --dry -o dry.json
     """
     require_extra("torch", "triton", what="specmodel drafter time")
-    from drafter.report.record_table import record_json, record_text
+    from drafter.report.record_text import record_json, record_text
 
     require_folder(output)
     if dry:
@@ -179,17 +178,17 @@ def _measured(
     most_s: float | None,
 ) -> DraftRecord:
     """The record of a model on the GPU of this machine."""
-    from drafter.subject import named_subject
+    from drafter.public_models import named_subject
     from drafter.torch_extra import torch
 
     named_subject(model)  # what is no draft model is said even where there is no device
     if not torch.cuda.is_available():
         hint = "there is nothing to time; --dry rehearses on the CPU"
         raise ParameterError("device", "none", "a CUDA device", hint)
-    from drafter.model_to_run import model_to_run
-    from drafter.timing.cuda_stopwatch import CudaStopwatch
-    from drafter.timing.grid import GRIDS
+    from drafter.checkpoint import model_to_run
     from drafter.timing.measuring import measured_record
+    from drafter.timing.stopwatch import CudaStopwatch
+    from drafter.timing.works import GRIDS
 
     device = torch.device("cuda", torch.cuda.current_device())
     stopwatch = CudaStopwatch(device)

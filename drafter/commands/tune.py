@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drafter.commands.device_errors import device_errors
-from drafter.commands.output_folder import require_folder
+from drafter.commands.options import device_errors, require_folder
 from drafter.extra import require_extra
 from specmodel.errors import ParameterError
 from specmodel.units import MICRO
@@ -52,7 +51,7 @@ def command(*, model: str, output: Path | None, tokens: tuple[int, ...]) -> None
     specmodel drafter tune gpt-oss --tokens 1 -o launch.toml
     """
     require_extra("torch", "triton", what="specmodel drafter tune")
-    from drafter.subject import named_subject
+    from drafter.public_models import named_subject
     from drafter.torch_extra import torch
 
     spec = named_subject(model).spec
@@ -61,7 +60,7 @@ def command(*, model: str, output: Path | None, tokens: tuple[int, ...]) -> None
     if not torch.cuda.is_available():
         hint = "there is nothing to tune without one"
         raise ParameterError("device", "none", "a CUDA device", hint)
-    from drafter.timing.cuda_stopwatch import CudaStopwatch
+    from drafter.timing.stopwatch import CudaStopwatch
     from drafter.tuning import TOKENS
     from drafter.tuning_table import read_table, shipped_table
 
@@ -89,8 +88,7 @@ def _swept(
 ) -> "Iterator[Found]":
     """Best tiles of each row of the table, as they are found; what is refused is said."""
     from drafter.timing.refusals import MeasurementRefusedError
-    from drafter.tuned_products import by_row, products
-    from drafter.tuning import best_tiles
+    from drafter.tuning import best_tiles, by_row, products
 
     for count in tokens:
         for row in by_row(products(spec)):

@@ -28,29 +28,7 @@ MOST_PARTS: Final = 128
 class Bucket:
     """What one graph holds for.
 
-    Parameters
-    ----------
-    batch_size : int
-        One of `BATCH_BUCKETS`, [requests].
-    num_steps : int
-        Draft tokens on the longest path, [tokens].
-    topk : int
-        Branches kept per step; 1 is a chain, [-].
-    num_draft_tokens : int or None
-        Nodes of the verified tree, root included; None for a chain, [tokens].
-    most_accepted : int
-        Rows of a request in the extend pass, a power of two, [tokens].
-    num_splits : int
-        Parts of the context in attention, a power of two, [-].
-
-    Notes
-    -----
     Lengths and tokens live on the device, so nothing else decides on a graph. drafter.md 14.
-
-    Examples
-    --------
-    >>> Bucket(batch_size=4, num_steps=3, most_accepted=4, num_splits=8).topk
-    1
     """
 
     batch_size: int
@@ -62,33 +40,9 @@ class Bucket:
 
 
 def batch_bucket(batch_size: int) -> int:
-    r"""Batch that a graph is captured for.
+    """Batch that a graph is captured for.
 
-    .. math:: \min\{b \in \text{buckets} : b \ge B\}
-
-    Parameters
-    ----------
-    batch_size : int
-        :math:`B`, between 1 and the largest bucket, [requests].
-
-    Returns
-    -------
-    int
-        At least `batch_size`, less than twice as much, [requests].
-
-    Raises
-    ------
-    ParameterError
-        If no bucket holds that many.
-
-    Notes
-    -----
     Rows of the padding have no request: they write no cache, and their results are not returned.
-
-    Examples
-    --------
-    >>> [batch_bucket(size) for size in (1, 3, 64)]
-    [1, 4, 64]
     """
     if not 1 <= batch_size <= BATCH_BUCKETS[-1]:
         allowed = f"between 1 and {BATCH_BUCKETS[-1]}"
@@ -101,29 +55,7 @@ def row_bucket(count: int) -> int:
 
     .. math:: 2^{\lceil \log_2 M \rceil}
 
-    Parameters
-    ----------
-    count : int
-        :math:`M`, newly accepted tokens of the request with most of them, at least 1, [tokens].
-
-    Returns
-    -------
-    int
-        A power of two, [tokens].
-
-    Raises
-    ------
-    ParameterError
-        If the count is below 1.
-
-    Notes
-    -----
     Rows without a token are computed and dropped, which costs little while weights are what is read.
-
-    Examples
-    --------
-    >>> [row_bucket(count) for count in (1, 3, 8, 9)]
-    [1, 4, 8, 16]
     """
     if count < 1:
         raise ParameterError("tokens of a request", count, "at least 1")
@@ -131,35 +63,10 @@ def row_bucket(count: int) -> int:
 
 
 def cache_readers(spec: DraftSpec, *, topk: int) -> int:
-    r"""Programs of attention that share a request in a draft step before its context is cut.
+    """Programs of attention that share a request in a draft step before its context is cut.
 
-    .. math:: N_{KV} \text{ or } \lceil k N_H / 16 \rceil
-
-    Parameters
-    ----------
-    spec : DraftSpec
-        Grouped heads have a program for each of :math:`N_{KV}`, whose rows hold all branches; latent heads
-        one for 16 rows, a row being one of :math:`N_H` heads of a branch.
-    topk : int
-        :math:`k`, branches, [-].
-
-    Returns
-    -------
-    int
-        At least 1, [-].
-
-    Notes
-    -----
     What `split_bucket` counts beside the requests. A part of latent heads is as wide as a latent, so parts
     that fill no chip cost more than those of grouped heads.
-
-    Examples
-    --------
-    >>> from drafter.public_shapes import public_shape
-    >>> cache_readers(public_shape("Llama-3.1-8B").spec, topk=4)
-    8
-    >>> cache_readers(public_shape("Kimi-K2.5-MLA").spec, topk=4)
-    16
     """
     return spec.num_kv_heads if spec.latent is None else -(-topk * spec.num_heads // LATENT_ROWS)
 
@@ -174,38 +81,9 @@ def split_bucket(
 
     with :math:`C'` the smallest bucket of contexts that holds :math:`C`.
 
-    Parameters
-    ----------
-    context_tokens : int
-        :math:`C`, slots of the longest request, drafts included, at least 1, [tokens].
-    batch_size, num_kv_heads : int
-        :math:`B, N_{KV}`, programs that there are without a cut; of latent heads what `cache_readers`
-        says, [-].
-    num_multiprocessors : int
-        :math:`S`; 1 where there is no GPU, [-].
-
-    Returns
-    -------
-    int
-        Between 1 and 128, [-].
-
-    Raises
-    ------
-    ParameterError
-        If a count is below 1.
-
-    Notes
-    -----
     Few requests fill a chip only if their context is cut; a cut finer than 128 tokens costs more in the
     merge than it saves, and each part of each head is written and read in fp32, so the count is not always
     rounded up. A judgement that no GPU has confirmed yet. drafter.md 13.
-
-    Examples
-    --------
-    >>> split_bucket(1500, batch_size=1, num_kv_heads=8, num_multiprocessors=132)
-    16
-    >>> split_bucket(30_000, batch_size=64, num_kv_heads=8, num_multiprocessors=132)
-    1
     """
     counts = {
         "context_tokens": context_tokens,

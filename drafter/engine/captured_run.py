@@ -16,14 +16,7 @@ _WARM_RUNS: Final = 2
 class GraphPool:
     """Memory that several graphs share for what they allocate inside; they must not run at once.
 
-    Notes
-    -----
     Drafts allocate nothing; what torch's own products need for a moment does.
-
-    Examples
-    --------
-    >>> GraphPool.__name__
-    'GraphPool'
     """
 
     def __init__(self) -> None:
@@ -34,33 +27,8 @@ class GraphPool:
 class CapturedRun:
     """A captured sequence of launches.
 
-    Parameters
-    ----------
-    run : callable
-        Launches the work on the current stream; it must read and write static buffers only.
-    device : torch.device
-        A CUDA device.
-    pool : GraphPool, optional
-        Memory that graphs share.
-
-    Raises
-    ------
-    ParameterError
-        If the device is no CUDA device.
-    RuntimeError
-        If the work synchronises host and device, or cannot be captured.
-
-    Notes
-    -----
     The work runs before capture, since Triton compiles at a first launch and a compilation inside a
     capture fails; then once more in the mode in which torch raises at a synchronisation. drafter.md 14.
-
-    Examples
-    --------
-    >>> CapturedRun(lambda: None, device=torch.device("cpu"))
-    Traceback (most recent call last):
-    ...
-    specmodel.errors.ParameterError: device must be a CUDA device, got cpu; run eagerly instead
     """
 
     def __init__(
@@ -91,36 +59,14 @@ class CapturedRun:
         torch.cuda.synchronize(device)
 
     def replay(self) -> None:
-        """Launch the graph on the current stream; buffers hold the results when it has run.
-
-        Examples
-        --------
-        >>> CapturedRun.replay.__name__
-        'replay'
-        """
+        """Launch the graph on the current stream; buffers hold the results when it has run."""
         self._graph.replay()
 
 
 def check_no_synchronisation(run: Callable[[], None]) -> None:
     """Run once in the mode in which torch raises where host and device wait for each other.
 
-    Parameters
-    ----------
-    run : callable
-        The work; it has run before.
-
-    Raises
-    ------
-    RuntimeError
-        If it synchronises.
-
-    Notes
-    -----
     torch sees its own calls only, not those of Triton's launcher, which makes none once compiled.
-
-    Examples
-    --------
-    >>> check_no_synchronisation(lambda: None)
     """
     if not torch.cuda.is_available():
         run()
@@ -146,24 +92,7 @@ def _empty_graph() -> tuple[torch.cuda.CUDAGraph, bool]:
 def count_nodes(graph: torch.cuda.CUDAGraph) -> int | None:
     """Nodes of a captured graph, asked of the driver.
 
-    Parameters
-    ----------
-    graph : torch.cuda.CUDAGraph
-        Captured so that its nodes were kept.
-
-    Returns
-    -------
-    int or None
-        None where the driver cannot be asked, [-].
-
-    Notes
-    -----
     `cuGraphGetNodes` with no place for the nodes returns their number.
-
-    Examples
-    --------
-    >>> count_nodes.__name__
-    'count_nodes'
     """
     try:
         driver = ctypes.CDLL("libcuda.so.1")

@@ -1,21 +1,98 @@
-"""A draft model that is asked for drafts: pads to a bucket, replays its graph, returns what was drafted."""
+"""Drafts that are asked for: shared state of all buckets, one captured graph for each."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, final
 
 import torch
 
-from drafter.engine.buckets import Bucket, batch_bucket, cache_readers, row_bucket, split_bucket
+from drafter.engine.buckets import (
+    BATCH_BUCKETS,
+    Bucket,
+    batch_bucket,
+    cache_readers,
+    row_bucket,
+    split_bucket,
+)
 from drafter.engine.captured_run import CapturedRun, GraphPool
-from drafter.engine.shared_state import SharedState
-from drafter.kernels.argument_checks import INDEX_TYPES, STORAGE_TYPES, check_tensor
-from drafter.kernels.draft_steps import DraftSteps
-from drafter.kernels.extend_plan import NO_REQUEST
-from drafter.kernels.launch_plan import device_sm
+from drafter.kernels.draft_steps import NO_REQUEST, DraftShape, DraftSteps
+from drafter.kernels.launch_plan import (
+    INDEX_TYPES,
+    STORAGE_TYPES,
+    check_range,
+    check_tensor,
+    device_sm,
+)
+from drafter.kernels.layer import CacheSpace
 from drafter.kernels.numerics import IS_INTERPRETED
-from drafter.kernels.tree_best import Tree
+from drafter.kernels.tree import Tree
+from drafter.kernels.weights import PackedWeights
 from drafter.spec import DraftSpec
 from specmodel.errors import ParameterError
+
+
+@final
+class SharedState:
+    """Weights, cache and angles of a draft model.
+
+    The cache of request i is row i of `keys` and `values`, whatever the bucket, so a round may follow one
+    of another depth. Values are zero until written.
+    """
+
+    def __init__(
+        self,
+        spec: DraftSpec,
+        weights: Mapping[str, torch.Tensor],
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        capacity: int,
+        most_requests: int,
+        context_tokens: int | None = None,
+    ) -> None:
+        check_range("capacity", capacity, 2, 2**31 - 1)
+        check_range("most_requests", most_requests, 1, BATCH_BUCKETS[-1])
+        self.spec, self.dtype, self.device, self.capacity = spec, dtype, device, capacity
+        self.most_requests = batch_bucket(most_requests)
+        self.context_tokens = context_tokens
+        self.packed = PackedWeights.from_canonical(spec, weights, dtype=dtype, device=device)
+        self.cache = CacheSpace.empty(
+            spec,
+            batch_size=self.most_requests,
+            capacity=capacity,
+            dtype=dtype,
+            device=device,
+            context_tokens=context_tokens,
+        )
+        self.keys, self.values = self.cache.keys, self.cache.values
+
+    def steps(
+        self,
+        bucket: Bucket,
+        *,
+        is_fused: bool = True,
+        is_programmatic: bool = False,
+        keeps_logits: bool = False,
+    ) -> DraftSteps:
+        """Buffers of one bucket on these weights and this cache.
+
+        A bucket's rows of the cache lie together, so it is a view of the shared one.
+        """
+        check_range("batch_size", bucket.batch_size, 1, self.most_requests)
+        shape = DraftShape(
+            batch_size=bucket.batch_size,
+            num_steps=bucket.num_steps,
+            topk=bucket.topk,
+            num_draft_tokens=bucket.num_draft_tokens,
+            most_accepted=bucket.most_accepted,
+            capacity=self.capacity,
+            num_splits=bucket.num_splits,
+            is_fused=is_fused,
+            is_programmatic=is_programmatic,
+            keeps_logits=keeps_logits,
+        )
+        cache = self.cache.of_requests(bucket.batch_size)
+        return DraftSteps(self.spec, self.packed, cache, shape)
+
 
 PROGRAMMATIC_FROM_SM = 90
 """Compute capability times ten from which launches can overlap, [-]."""
@@ -24,21 +101,7 @@ PROGRAMMATIC_FROM_SM = 90
 class DraftedChain(NamedTuple):
     """The chains of a batch of B requests.
 
-    Parameters
-    ----------
-    tokens : torch.Tensor, shape (B, num_steps)
-        int64 ids of the target vocabulary.
-    scores : torch.Tensor, shape (B, num_steps)
-        fp32 log-probability of the path up to each, [-].
-
-    Notes
-    -----
     Views of static buffers: the next draft of the same bucket overwrites them.
-
-    Examples
-    --------
-    >>> DraftedChain._fields
-    ('tokens', 'scores')
     """
 
     tokens: torch.Tensor
@@ -46,20 +109,7 @@ class DraftedChain(NamedTuple):
 
 
 class BucketRun(NamedTuple):
-    """The buffers of a bucket, and its graph where one was captured.
-
-    Parameters
-    ----------
-    steps : DraftSteps
-        Buffers and launches.
-    graph : CapturedRun or None
-        None on the eager path.
-
-    Examples
-    --------
-    >>> BucketRun._fields
-    ('steps', 'graph')
-    """
+    """The buffers of a bucket, and its graph where one was captured."""
 
     steps: DraftSteps
     graph: CapturedRun | None
@@ -69,47 +119,8 @@ class BucketRun(NamedTuple):
 class DraftEngine:
     """Drafts of up to `most_requests` requests, whose caches it keeps.
 
-    Parameters
-    ----------
-    spec : DraftSpec
-        Shapes and switches.
-    weights : mapping of str to torch.Tensor
-        Canonical names.
-    dtype : torch.dtype
-        Storage type of weights, activations and cache.
-    device : torch.device or str
-        A CUDA device; the CPU where this process interprets kernels.
-    capacity : int
-        Slots of a request's cache, drafts included, [tokens].
-    most_requests : int
-        Requests that are kept, at most 64, [requests].
-    uses_graphs : bool, optional
-        Replay captured graphs; by default where there is a CUDA device.
-    is_programmatic : bool, optional
-        Launches overlap; by default where the device can.
-    context_tokens : int, optional
-        Context for which the dynamic rope kind is stretched, [tokens].
-
-    Raises
-    ------
-    ParameterError
-        If weights or counts do not fit, or nothing can run kernels on the device.
-
-    Notes
-    -----
     The eager path launches the same kernels in the same order, so its results are equal bit for bit. A
     bucket's graph is captured when it is first asked for. drafter.md 13 and 14.
-
-    Examples
-    --------
-    >>> from drafter.random_weights import random_weights
-    >>> from drafter.reference.example import example_spec
-    >>> spec = example_spec()
-    >>> weights = random_weights(spec, seed=0, dtype=torch.float32)
-    >>> DraftEngine(spec, weights, dtype=torch.float32, device="meta")
-    Traceback (most recent call last):
-    ...
-    specmodel.errors.ParameterError: device must be a CUDA device, got meta; on a CPU start with ...
     """
 
     def __init__(
@@ -164,45 +175,8 @@ class DraftEngine:
     ) -> DraftedChain | Tree:
         """Draft for the first B requests, after the tokens that were accepted last.
 
-        Parameters
-        ----------
-        tokens : torch.Tensor, shape (B, M)
-            Newly accepted tokens, each one further than its captured states.
-        captured : torch.Tensor, shape (B, M, A Ht)
-            Captured states of the target.
-        before : torch.Tensor, shape (B,)
-            Tokens of each request that the cache holds already, [tokens].
-        accepted : torch.Tensor, shape (B,)
-            How many of the M are new tokens of each request, at least 1, [tokens].
-        num_steps : int
-            Draft tokens on the longest path, [tokens].
-        topk : int
-            Branches kept per step; 1 drafts a chain, [-].
-        num_draft_tokens : int, optional
-            Nodes of the verified tree, root included; needed for a tree, [tokens].
-        context_tokens : int, optional
-            Bound of the longest cache after this draft, where one is known on the host: it decides how
-            attention is cut, not what it sees; the capacity by default, [tokens].
-
-        Returns
-        -------
-        DraftedChain or Tree
-            Views of static buffers, B rows.
-
-        Raises
-        ------
-        ParameterError
-            If shapes or counts do not fit.
-
-        Notes
-        -----
         Counts stay on the device and are not checked: `before` + `accepted` + drafts must stay within the
         capacity. Caches of other requests are left alone.
-
-        Examples
-        --------
-        >>> DraftEngine.draft.__name__
-        'draft'
         """
         if tokens.ndim != 2:
             raise ParameterError("tokens", f"{tokens.ndim} dimensions", "two: requests and tokens")
@@ -236,31 +210,7 @@ class DraftEngine:
         num_draft_tokens: int | None = None,
         context_tokens: int | None = None,
     ) -> Bucket:
-        """Bucket that serves a request.
-
-        Parameters
-        ----------
-        batch_size : int
-            Requests, [-].
-        most_accepted : int
-            Newly accepted tokens of the request with most of them, [tokens].
-        num_steps, topk, num_draft_tokens, context_tokens : int
-            As `draft` takes them.
-
-        Returns
-        -------
-        Bucket
-
-        Raises
-        ------
-        ParameterError
-            If a count is outside its range.
-
-        Examples
-        --------
-        >>> DraftEngine.bucket.__name__
-        'bucket'
-        """
+        """Bucket that serves a request."""
         padded = batch_bucket(batch_size)
         return Bucket(
             batch_size=padded,
@@ -279,28 +229,7 @@ class DraftEngine:
     def run_of(self, bucket: Bucket) -> BucketRun:
         """Buffers and graph of a bucket, made when they are first asked for.
 
-        Parameters
-        ----------
-        bucket : Bucket
-            The bucket.
-
-        Returns
-        -------
-        BucketRun
-
-        Raises
-        ------
-        ParameterError
-            If it does not fit the model or the capacity.
-
-        Notes
-        -----
         Capture runs the bucket several times without requests, which writes nothing to the caches.
-
-        Examples
-        --------
-        >>> DraftEngine.run_of.__name__
-        'run_of'
         """
         found = self._runs.get(bucket)
         if found is None:

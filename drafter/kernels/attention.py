@@ -1,20 +1,93 @@
-"""Attention over the cache, cut along the context so that few requests fill the chip."""
+"""Attention of grouped heads over parts of the context, and the merge of the parts."""
 
 import math
+from typing import NamedTuple, final
 
 import torch
 import triton
 import triton.language as tl
 
-from drafter.kernels.argument_checks import (
+from drafter.kernels.launch_plan import (
     INDEX_TYPES,
     STORAGE_TYPES,
     check_range,
     check_tensor,
+    device_sm,
+    options,
+    power_of_two,
 )
-from drafter.kernels.context_part import is_seen, part_bounds, softmax_end, softmax_step
-from drafter.kernels.launch_plan import options, power_of_two
-from drafter.kernels.numerics import dot, rounded
+from drafter.kernels.numerics import dot, is_seen, part_bounds, rounded, softmax_end, softmax_step
+from drafter.spec import DraftSpec
+
+
+@final
+class AttentionWidths(NamedTuple):
+    """Widths of attention, whatever the kind of heads.
+
+    Latent heads attend to latents, so `attended` is their width and not that of a value.
+    """
+
+    first_rows: int
+    cached_heads: int
+    cached: int
+    turned: int
+    attended: int
+    out: int
+
+    @classmethod
+    def of(cls, spec: DraftSpec) -> "AttentionWidths":
+        """Widths of a draft model.
+
+        The names are those of drafter.md 3.
+        """
+        latent = spec.latent
+        if latent is None:
+            width = spec.head_dim
+            return cls(
+                first_rows=(spec.num_heads + 2 * spec.num_kv_heads) * width,
+                cached_heads=spec.num_kv_heads,
+                cached=width,
+                turned=width,
+                attended=width,
+                out=spec.num_heads * width,
+            )
+        cached = latent.kv_rank + latent.rope_dim
+        return cls(
+            first_rows=latent.query_rank + cached,
+            cached_heads=1,
+            cached=cached,
+            turned=latent.rope_dim,
+            attended=latent.kv_rank,
+            out=spec.num_heads * latent.value_dim,
+        )
+
+
+@final
+class GroupedBuffers(NamedTuple):
+    """What attention of grouped heads writes for T tokens, in the order in which it does.
+
+    What it gives in the end is the layer's.
+    """
+
+    query: torch.Tensor
+    part_out: torch.Tensor
+    part_log: torch.Tensor
+
+
+@final
+class LatentBuffers(NamedTuple):
+    """What attention of latent heads writes for T tokens, in the order in which it does.
+
+    What it gives in the end is the layer's.
+    """
+
+    compressed: torch.Tensor
+    expanded: torch.Tensor
+    query: torch.Tensor
+    part_out: torch.Tensor
+    part_log: torch.Tensor
+    attended: torch.Tensor
+
 
 MOST_TAIL_SLOTS = 64
 """Nodes of a tree that one int64 of ancestors can name, [-]."""
@@ -151,49 +224,8 @@ def attention(
 
     over the slots :math:`j` that a token sees in part :math:`s` of the context.
 
-    Parameters
-    ----------
-    query : torch.Tensor, shape (B W, NH, D)
-        :math:`q`, of the caches' type.
-    key_cache, value_cache : torch.Tensor, shape (B, S, NKV, D)
-        :math:`k` and :math:`v`.
-    positions : torch.Tensor, shape (B W,)
-        Of each token; a slot before the tail holds the token at that position. A row at -1 sees
-        nothing and gives zeros.
-    lengths : torch.Tensor, shape (B,)
-        Slots in use, [tokens].
-    part_out : torch.Tensor, shape (B W, NH, P, D)
-        :math:`o`, fp32, for P parts.
-    part_log : torch.Tensor, shape (B W, NH, P)
-        :math:`\ell`, fp32; minus infinity for a part of which the token sees nothing.
-    tail_starts : torch.Tensor, optional, shape (B,)
-        First slot of the tree, with `ancestors`.
-    ancestors : torch.Tensor, optional, shape (B W,)
-        int64; bit i says that the token sees slot `tail_starts` + i. All slots before the tail are
-        seen. Without it a token sees the slots up to its own position.
-    sliding_window : int, optional
-        A token sees only positions within so many of its own, itself counted.
-    programmatic : bool
-        Ask for programmatic dependent launch.
-
-    Raises
-    ------
-    ParameterError
-        If shapes or types do not fit.
-
-    Notes
-    -----
     The grid does not depend on `lengths`, so that one graph serves every context. All nodes of the tail
     are taken to be within the window. drafter.md 11 and 13.
-
-    Examples
-    --------
-    >>> cache, place = torch.zeros(1, 8, 2, 4), torch.zeros(1, dtype=torch.int32)
-    >>> attention(torch.ones(1, 3, 4), cache, cache, place, place, torch.empty(1, 3, 2, 4),
-    ...           torch.empty(1, 3, 2))
-    Traceback (most recent call last):
-    ...
-    specmodel.errors.ParameterError: query heads must be between 2 and 2, got 3; a multiple of the KV heads
     """
     num_tokens, num_heads, head_dim = query.shape
     batch_size, capacity, num_kv_heads = key_cache.shape[:3]
@@ -246,4 +278,93 @@ def attention(
         block_d,
         programmatic,
         **options(warps, 2, programmatic, most_registers=registers),
+    )
+
+
+ROWS_INTERPRETED = 16
+"""Rows of one program without a GPU, [-]."""
+
+VALUES_PER_WARP = 1024
+"""Values of all parts that one warp holds, up to 8 warps: 32 registers a thread, [-]."""
+
+MOST_COLUMNS = 128
+"""Columns of one program, [-]."""
+
+
+@triton.jit(do_not_specialize=["num_rows", "num_splits"])
+def attention_merge_kernel(
+    part_out: tl.tensor,
+    part_log: tl.tensor,
+    out: tl.tensor,
+    num_rows: tl.tensor,
+    num_splits: tl.tensor,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+    BLOCK_S: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    PDL: tl.constexpr,
+) -> None:
+    """One program merges BLOCK_D columns of the parts of BLOCK_R rows: out [T NH, D].
+
+    A row is a head of a token.
+    """
+    row = (tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)).to(tl.int64)
+    split = tl.arange(0, BLOCK_S)
+    lane = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
+    is_row = row < num_rows
+    is_part = is_row[:, None] & (split < num_splits)[None, :]  # [BLOCK_R, BLOCK_S]
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+    part = row[:, None] * num_splits + split[None, :]
+    log = tl.load(part_log + part, mask=is_part, other=float("-inf"))
+    biggest = tl.max(log, axis=1)
+    shift = tl.where(biggest == float("-inf"), 0.0, biggest)
+    weight = tl.exp2(log - shift[:, None])
+    place = part_out + part[:, :, None] * HEAD_DIM + lane[None, None, :]
+    # a part that nothing is seen of may hold anything
+    is_seen = (log > float("-inf"))[:, :, None] & (lane < HEAD_DIM)[None, None, :]
+    values = tl.load(place, mask=is_seen, other=0.0)
+    total = tl.sum(weight, axis=1)
+    result = tl.sum(values * weight[:, :, None], axis=1)
+    result = result / tl.where(total == 0.0, 1.0, total)[:, None]
+    inside = is_row[:, None] & (lane < HEAD_DIM)[None, :]
+    merged = out + row[:, None] * HEAD_DIM + lane[None, :]
+    tl.store(merged, rounded(result, out.dtype.element_ty), mask=inside)
+
+
+def attention_merge(
+    part_out: torch.Tensor,
+    part_log: torch.Tensor,
+    out: torch.Tensor,
+    *,
+    programmatic: bool = False,
+) -> None:
+    r"""Write the attention output of each token and head from its parts.
+
+    .. math:: o = \frac{\sum_s 2^{\ell_s} o_s}{\sum_s 2^{\ell_s}}
+
+    Exact for any cut of the context.
+    """
+    num_tokens, num_heads, num_splits, head_dim = part_out.shape
+    check_tensor("part_out", part_out, part_out.shape, (torch.float32,))
+    check_tensor("part_log", part_log, part_out.shape[:3], (torch.float32,), part_out)
+    check_tensor("out", out, (num_tokens, num_heads * head_dim), STORAGE_TYPES, part_out)
+    # the interpreter pays by the program, a GPU by the row that waits
+    rows = 1 if device_sm(out.device) else ROWS_INTERPRETED
+    num_rows = num_tokens * num_heads
+    block_s, block_d = power_of_two(num_splits), min(power_of_two(head_dim), MOST_COLUMNS)
+    warps = min(8, max(2, rows * block_s * block_d // VALUES_PER_WARP))
+    attention_merge_kernel[(triton.cdiv(num_rows, rows), triton.cdiv(head_dim, block_d))](
+        part_out,
+        part_log,
+        out,
+        num_rows,
+        num_splits,
+        head_dim,
+        rows,
+        block_s,
+        block_d,
+        programmatic,
+        **options(warps, 1, programmatic),
     )

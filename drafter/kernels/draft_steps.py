@@ -1,26 +1,132 @@
-"""A whole draft from the kernels: extend pass, draft steps and selection, without a read-back."""
+"""Extend and decode steps of a whole draft, from the kernels."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple, final
 
 import torch
+import triton
+import triton.language as tl
 
-from drafter.kernels.argument_checks import check_range, check_tensor
-from drafter.kernels.cache_space import CacheSpace
-from drafter.kernels.draft_shape import DraftShape
-from drafter.kernels.extend_plan import extend_plan
-from drafter.kernels.fed import Fed
-from drafter.kernels.head import head, head_tiles
-from drafter.kernels.launch_plan import FUSED_NORM_TOKENS, MATVEC_TOKENS
-from drafter.kernels.layer_buffers import LayerBuffers
-from drafter.kernels.layer_pass import layer_pass
-from drafter.kernels.linear import linear
-from drafter.kernels.packed_weights import PackedWeights
+from drafter.kernels.attention import MOST_TAIL_SLOTS
+from drafter.kernels.head import MOST_TOPK, head, head_tiles
+from drafter.kernels.launch_plan import (
+    FUSED_NORM_TOKENS,
+    MATVEC_TOKENS,
+    check_range,
+    check_tensor,
+    options,
+    power_of_two,
+)
+from drafter.kernels.layer import CacheSpace, LayerBuffers, layer_pass
+from drafter.kernels.norm_rope import row_norm
+from drafter.kernels.numerics import Fed
 from drafter.kernels.pick import Chain, pick
-from drafter.kernels.row_norm import row_norm
-from drafter.kernels.tree_best import Tree, tree_best
-from drafter.kernels.tree_level import Candidates, Frontier, tree_level
+from drafter.kernels.products import linear
+from drafter.kernels.tree import Candidates, Frontier, Tree, tree_best, tree_level
+from drafter.kernels.weights import PackedWeights
 from drafter.spec import DraftSpec
+from specmodel.errors import ParameterError
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftShape:
+    """What one set of static buffers is made for.
+
+    One graph is captured per shape. drafter.md 14.
+    """
+
+    batch_size: int
+    num_steps: int
+    topk: int = 1
+    num_draft_tokens: int | None = None
+    most_accepted: int = 8
+    capacity: int = 2048
+    num_splits: int = 8
+    is_fused: bool = True
+    is_programmatic: bool = False
+    keeps_logits: bool = False
+
+    def __post_init__(self) -> None:
+        check_range("batch_size", self.batch_size, 1, 1024)
+        check_range("num_steps", self.num_steps, 1, MOST_TAIL_SLOTS)
+        check_range("topk", self.topk, 1, MOST_TOPK)
+        check_range("num_splits", self.num_splits, 1, 128)
+        check_range("most_accepted", self.most_accepted, 1, self.capacity)
+        if self.topk > 1:
+            slots = (self.num_steps - 1) * self.topk
+            hint = "fewer steps or fewer branches"
+            check_range("slots of the tree", slots, 0, MOST_TAIL_SLOTS, hint)
+            if self.num_draft_tokens is None:
+                raise ParameterError("num_draft_tokens", None, "given for a tree")
+
+    @property
+    def num_candidates(self) -> int:
+        """Nodes that a tree considers, root left out, [-]."""
+        return self.topk + (self.num_steps - 1) * self.topk**2
+
+
+NO_REQUEST = -(2**30)
+"""Tokens in the cache of a row of the batch without a request: none of its drafts has a slot, [tokens]."""
+
+
+@triton.jit(do_not_specialize=["width"])
+def extend_plan_kernel(
+    before: tl.tensor,
+    accepted: tl.tensor,
+    positions: tl.tensor,
+    lengths: tl.tensor,
+    last_rows: tl.tensor,
+    width: tl.tensor,
+    BLOCK: tl.constexpr,
+    PDL: tl.constexpr,
+) -> None:
+    """One program places the width rows of one request: positions [B, width]."""
+    request = tl.program_id(0)
+    row = tl.arange(0, BLOCK)
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+    start = tl.load(before + request)
+    count = tl.minimum(tl.load(accepted + request), width)
+    place = positions + request.to(tl.int64) * width + row
+    tl.store(place, tl.where(row < count, start + row, -1), mask=row < width)
+    tl.store(lengths + request, start + count)
+    tl.store(last_rows + request, request * width + tl.maximum(count - 1, 0))
+
+
+def extend_plan(
+    before: torch.Tensor,
+    accepted: torch.Tensor,
+    positions: torch.Tensor,
+    lengths: torch.Tensor,
+    last_rows: torch.Tensor,
+    *,
+    programmatic: bool = False,
+) -> None:
+    """Write position, length and last row of each request's newly accepted tokens.
+
+    The counts are not read back, so one graph serves every number of accepted tokens.
+    """
+    batch_size = before.shape[0]
+    width = positions.shape[0] // batch_size
+    check_tensor("before", before, (batch_size,), (torch.int32,))
+    check_tensor("accepted", accepted, (batch_size,), (torch.int32,), before)
+    check_tensor("positions", positions, (batch_size * width,), (torch.int32,), before)
+    check_tensor("lengths", lengths, (batch_size,), (torch.int32,), before)
+    check_tensor("last_rows", last_rows, (batch_size,), (torch.int32,), before)
+    extend_plan_kernel[(batch_size,)](
+        before,
+        accepted,
+        positions,
+        lengths,
+        last_rows,
+        width,
+        power_of_two(width),
+        programmatic,
+        **options(1, 1, programmatic),
+    )
 
 
 class _HeadSpace(NamedTuple):
@@ -38,42 +144,9 @@ class _HeadSpace(NamedTuple):
 class DraftSteps:
     """A draft model in kernels, with every buffer of one shape.
 
-    Parameters
-    ----------
-    spec : DraftSpec
-        Shapes and switches.
-    weights : PackedWeights
-        Of that model; activations are of their type, kernels run where they are.
-    cache : CacheSpace
-        Of `shape.batch_size` requests.
-    shape : DraftShape
-        What the buffers are made for.
-
-    Raises
-    ------
-    ParameterError
-        If counts or the cache do not fit.
-
-    Notes
-    -----
     Inputs: `tokens`, `captured`, `before`, `accepted`, written in place (`load`). Results: `chain` or
     `tree`. `run` launches kernels only: it can be captured after it has run once. Rows of `tokens`
     past the accepted ones must hold some id of the vocabulary. drafter.md 6 and 14.
-
-    Examples
-    --------
-    >>> from drafter.random_weights import random_weights
-    >>> from drafter.reference.example import example_spec
-    >>> spec = example_spec()
-    >>> steps = DraftSteps.alone(
-    ...     spec,
-    ...     random_weights(spec, seed=0, dtype=torch.float32),
-    ...     DraftShape(batch_size=2, num_steps=3, capacity=64),
-    ...     dtype=torch.float16,
-    ...     device="cpu",
-    ... )
-    >>> steps.chain.drafted.shape
-    torch.Size([2, 3])
     """
 
     def __init__(
@@ -144,38 +217,7 @@ class DraftSteps:
     ) -> "DraftSteps":
         """Steps with weights and a cache that they share with nothing.
 
-        Parameters
-        ----------
-        spec : DraftSpec
-            Shapes and switches.
-        weights : mapping of str to torch.Tensor
-            Canonical names.
-        shape : DraftShape
-            What the buffers are made for.
-        dtype : torch.dtype
-            Storage type of weights, activations and cache.
-        device : torch.device or str
-            Where the kernels run.
-        context_tokens : int, optional
-            Context for which the dynamic rope kind is stretched, [tokens].
-
-        Returns
-        -------
-        DraftSteps
-
-        Raises
-        ------
-        ParameterError
-            If weights or counts do not fit.
-
-        Notes
-        -----
-        Steps of several shapes on one cache: `drafter.engine.shared_state`.
-
-        Examples
-        --------
-        >>> DraftSteps.alone.__name__
-        'alone'
+        Steps of several shapes on one cache: `drafter.engine.draft_engine`.
         """
         packed = PackedWeights.from_canonical(spec, weights, dtype=dtype, device=device)
         cache = CacheSpace.empty(
@@ -197,39 +239,8 @@ class DraftSteps:
     ) -> None:
         """Copy the inputs of a round into the static buffers.
 
-        Parameters
-        ----------
-        tokens : torch.Tensor, shape (B, M)
-            Newly accepted tokens, each one further than its captured states.
-        captured : torch.Tensor, shape (B, M, A Ht)
-            Captured states of the target.
-        before : torch.Tensor, shape (B,)
-            Tokens that the cache holds already, [tokens].
-        accepted : torch.Tensor, shape (B,)
-            How many of the M are new tokens of each request, at least 1, [tokens].
-
-        Raises
-        ------
-        ParameterError
-            If a shape is not the buffers'.
-
-        Notes
-        -----
         The counts are not read on the host: `before` + `accepted` + drafts must stay within the
         capacity.
-
-        Examples
-        --------
-        >>> from drafter.random_weights import random_weights
-        >>> from drafter.reference.example import example_spec
-        >>> spec = example_spec()
-        >>> shape = DraftShape(batch_size=1, num_steps=1, most_accepted=2, capacity=8)
-        >>> weights = random_weights(spec, seed=0, dtype=torch.float32)
-        >>> steps = DraftSteps.alone(spec, weights, shape, dtype=torch.float32, device="cpu")
-        >>> one = torch.ones(1, dtype=torch.int32)
-        >>> steps.load(torch.tensor([[5, 6]]), torch.ones(1, 2, 60), 0 * one, 2 * one)
-        >>> steps.tokens.tolist(), steps.accepted.tolist()
-        ([5, 6], [2])
         """
         batch, most = self.shape.batch_size, self.shape.most_accepted
         given = {"tokens": tokens, "captured": captured, "before": before, "accepted": accepted}
@@ -243,14 +254,7 @@ class DraftSteps:
     def run(self) -> None:
         """Launch the whole draft: extend pass, draft steps, and the selection of a tree.
 
-        Notes
-        -----
         The order of launches depends on the shape alone.
-
-        Examples
-        --------
-        >>> DraftSteps.run.__name__
-        'run'
         """
         self.extend()
         for step in range(1, self.shape.num_steps):
@@ -261,14 +265,7 @@ class DraftSteps:
     def extend(self) -> None:
         """Launch the pass over the newly accepted tokens, which also drafts the first level.
 
-        Notes
-        -----
         Rows without a token are computed and not written to the cache.
-
-        Examples
-        --------
-        >>> DraftSteps.extend.__name__
-        'extend'
         """
         spec, weights, pdl = self.spec, self.weights, self.shape.is_programmatic
         extend_plan(
@@ -301,19 +298,7 @@ class DraftSteps:
     def step(self, step: int) -> None:
         """Launch one draft step.
 
-        Parameters
-        ----------
-        step : int
-            Counted from 1, below `num_steps`.
-
-        Notes
-        -----
         The first step is fed carries of the extend pass, the others those of the step before.
-
-        Examples
-        --------
-        >>> DraftSteps.step.__name__
-        'step'
         """
         is_first = step == 1
         carries = (self._extend_buffers if is_first else self._step_buffers).carry
@@ -340,14 +325,7 @@ class DraftSteps:
     def select(self) -> None:
         """Launch the choice of the nodes that the target verifies.
 
-        Notes
-        -----
         Of a tree only; a chain is verified as it is.
-
-        Examples
-        --------
-        >>> DraftSteps.select.__name__
-        'select'
         """
         tree_best(
             self.candidates,

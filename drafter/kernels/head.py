@@ -6,26 +6,22 @@ import torch
 import triton
 import triton.language as tl
 
-from drafter.kernels.argument_checks import (
-    INDEX_TYPES,
-    STORAGE_TYPES,
-    check_range,
-    check_tensor,
-    vector_width,
-)
-from drafter.kernels.candidate_keys import NO_CANDIDATE, candidate_key, key_value
 from drafter.kernels.launch_plan import (
     HEAD_REGISTERS,
+    INDEX_TYPES,
     MATVEC_TOKENS,
+    STORAGE_TYPES,
     Tiles,
+    check_range,
+    check_tensor,
     device_sm,
     dot_tokens,
     power_of_two,
     product_options,
     tiles_for,
+    vector_width,
 )
-from drafter.kernels.matvec import matvec
-from drafter.kernels.swap_dot import swap_dot
+from drafter.kernels.numerics import NO_CANDIDATE, candidate_key, key_value, matvec, swap_dot
 from specmodel.errors import ParameterError
 
 MOST_TOPK = 16
@@ -221,30 +217,7 @@ def head_tiles(
 ) -> tuple[int, Tiles]:
     """Vocabulary rows of one tile of the head, and how its product is cut.
 
-    Parameters
-    ----------
-    num_tokens : int
-        Tokens whose logits are wanted, [tokens].
-    weight : torch.Tensor, shape (Vd, H)
-        The head.
-    tiles : Tiles, optional
-        How to cut; by default the shipped table decides.
-
-    Returns
-    -------
-    tile : int
-        Ids in one tile, [-].
-    tiles : Tiles
-        Cut of the product.
-
-    Notes
-    -----
     Fixes the shape of what `head` writes: (T, ⌈Vd / tile⌉).
-
-    Examples
-    --------
-    >>> head_tiles(1, torch.empty(32000, 4096, dtype=torch.bfloat16, device="meta"))[0]
-    128
     """
     sm, value_bytes = device_sm(weight.device), weight.element_size()
     cut = tiles or tiles_for(sm, num_tokens, *weight.shape, value_bytes=value_bytes, is_wide=True)
@@ -272,45 +245,7 @@ def head(
 
     .. math:: z_t = W\, \mathrm{norm}(x_t), \quad m = \max_{v} z_{tv}, \quad s = \sum_v e^{z_{tv} - m}
 
-    Parameters
-    ----------
-    inputs : torch.Tensor, shape (R, H)
-        :math:`x`. For more than 8 tokens of the weights' type.
-    weight : torch.Tensor, shape (Vd, H)
-        :math:`W`.
-    tile_max, tile_sum : torch.Tensor, shape (T, P)
-        :math:`m` and :math:`s`, fp32, for P tiles as `head_tiles` cuts them.
-    tile_keys : torch.Tensor, shape (T, P, topk)
-        int64 keys of `candidate_keys`, the best first.
-    input_index : torch.Tensor, optional, shape (T,)
-        Rows of `inputs`; by default row t is token t.
-    norm : torch.Tensor, optional, shape (H,)
-        Weight of the final norm, for at most 8 tokens.
-    eps : float
-        Of that norm, [-].
-    logits : torch.Tensor, optional, shape (T, Vd)
-        fp32; where given, the logits are written too.
-    tiles : Tiles, optional
-        How to cut; by default the shipped table decides.
-    programmatic : bool
-        Ask for programmatic dependent launch.
-
-    Raises
-    ------
-    ParameterError
-        If shapes or types do not fit, or a norm is asked for with more than 8 tokens.
-
-    Notes
-    -----
     NaN counts as minus infinity, and adds nothing to the sum. drafter.md 11, K9.
-
-    Examples
-    --------
-    >>> part = torch.empty(1, 2)
-    >>> head(torch.ones(1, 4), torch.ones(40, 4), part, part, torch.empty(1, 2, 1, dtype=torch.int64))
-    Traceback (most recent call last):
-    ...
-    specmodel.errors.ParameterError: tile_max must be of shape (1, 1), got (1, 2)
     """
     num_ids, width = weight.shape
     num_tokens = inputs.shape[0] if input_index is None else input_index.shape[0]

@@ -1,4 +1,4 @@
-"""Attention of latent heads over the cache, cut along the context so that few requests fill the chip."""
+"""Attention of latent heads in the absorbed form, and their cache."""
 
 import math
 
@@ -6,15 +6,147 @@ import torch
 import triton
 import triton.language as tl
 
-from drafter.kernels.argument_checks import (
+from drafter.kernels.launch_plan import (
     INDEX_TYPES,
     STORAGE_TYPES,
     check_range,
     check_tensor,
+    options,
+    power_of_two,
+    row_options,
 )
-from drafter.kernels.context_part import is_seen, part_bounds, softmax_end, softmax_step
-from drafter.kernels.launch_plan import options, power_of_two
-from drafter.kernels.numerics import dot, rounded
+from drafter.kernels.numerics import dot, is_seen, part_bounds, rounded, softmax_end, softmax_step
+
+
+@triton.jit(do_not_specialize=["num_angles", "width", "capacity"])
+def latent_cache_kernel(
+    fused: tl.tensor,
+    cosine: tl.tensor,
+    sine: tl.tensor,
+    positions: tl.tensor,
+    slots: tl.tensor,
+    query_norm: tl.tensor,
+    key_norm: tl.tensor,
+    query: tl.tensor,
+    key_cache: tl.tensor,
+    eps: tl.tensor,
+    num_angles: tl.tensor,
+    width: tl.tensor,
+    capacity: tl.tensor,
+    QUERY_RANK: tl.constexpr,
+    KV_RANK: tl.constexpr,
+    TURNED: tl.constexpr,
+    BLOCK: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+    PDL: tl.constexpr,
+) -> None:
+    """Two programs a token: the first norms its query, the second its latent, and turns its key.
+
+    fused [T, QUERY_RANK + KV_RANK + TURNED], query [T, QUERY_RANK], cache [B, S, KV_RANK + TURNED].
+    """
+    token = tl.program_id(0).to(tl.int64)
+    is_query = tl.program_id(1) == 0
+    lane = tl.arange(0, BLOCK)
+    own_width = tl.where(is_query, QUERY_RANK, KV_RANK)
+    inside = lane < own_width
+    gain_place = (query_norm if is_query else key_norm) + lane
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+    row = fused + token * (QUERY_RANK + KV_RANK + TURNED)
+    value = tl.load(row + tl.where(is_query, 0, QUERY_RANK) + lane, mask=inside, other=0.0)
+    value = value.to(tl.float32)
+    gain = tl.load(gain_place, mask=inside, other=0.0).to(tl.float32)
+    normed = value * gain / tl.sqrt(tl.sum(value * value, axis=0) / own_width + eps)
+    if is_query:
+        out = query + token * QUERY_RANK + lane
+        tl.store(out, rounded(normed, query.dtype.element_ty), mask=inside)
+    else:
+        position = tl.load(positions + token).to(tl.int64)
+        slot = tl.load(slots + token).to(tl.int64)
+        is_kept = (slot >= 0) & (slot < capacity)
+        kept = lane < tl.where(is_kept, KV_RANK, 0)
+        line = key_cache + ((token // width) * capacity + slot) * (KV_RANK + TURNED)
+        tl.store(line + lane, rounded(normed, key_cache.dtype.element_ty), mask=kept)
+        half: tl.constexpr = TURNED // 2
+        pair = tl.arange(0, BLOCK_R)
+        is_pair = pair < half
+        kept = pair < tl.where(is_kept, half, 0)
+        place = row + QUERY_RANK + KV_RANK + 2 * pair
+        first = tl.load(place, mask=is_pair, other=0.0).to(tl.float32)
+        second = tl.load(place + 1, mask=is_pair, other=0.0).to(tl.float32)
+        # rows without a token sit below 0, drafts past the end of the cache above its last angle
+        angle = tl.minimum(tl.maximum(position, 0), num_angles - 1) * half + pair
+        cos = tl.load(cosine + angle, mask=is_pair, other=0.0)
+        sin = tl.load(sine + angle, mask=is_pair, other=0.0)
+        end = line + KV_RANK + 2 * pair
+        storage = key_cache.dtype.element_ty
+        tl.store(end, rounded(first * cos - second * sin, storage), mask=kept)
+        tl.store(end + 1, rounded(second * cos + first * sin, storage), mask=kept)
+
+
+def latent_cache(
+    fused: torch.Tensor,
+    cosine: torch.Tensor,
+    sine: torch.Tensor,
+    positions: torch.Tensor,
+    slots: torch.Tensor,
+    query_norm: torch.Tensor,
+    key_norm: torch.Tensor,
+    query: torch.Tensor,
+    key_cache: torch.Tensor,
+    *,
+    eps: float,
+    programmatic: bool = False,
+) -> None:
+    r"""Write normed compressed queries to `query`, and each token's row to its slot of the cache.
+
+    .. math::
+       (q, c, k) \mapsto \mathrm{norm}_q(q),\ \left[\mathrm{norm}_k(c),\ R_m k\right], \quad
+       R_m: (k_{2i}, k_{2i+1}) \mapsto (k_{2i} \cos\theta_{mi} - k_{2i+1} \sin\theta_{mi},\;
+       k_{2i+1} \cos\theta_{mi} + k_{2i} \sin\theta_{mi})
+
+    Neighbouring values turn together, as in checkpoints of the DeepSeek family. drafter.md 3.
+    """
+    num_tokens, query_rank = query.shape
+    batch_size, capacity = key_cache.shape[:2]
+    kv_rank, turned = key_norm.shape[0], 2 * cosine.shape[1]
+    width = num_tokens // batch_size
+    rows = (batch_size * width, query_rank + kv_rank + turned)
+    check_tensor("fused", fused, rows, STORAGE_TYPES)
+    check_tensor("query", query, (batch_size * width, query_rank), STORAGE_TYPES, fused)
+    check_tensor("cosine", cosine, cosine.shape, (torch.float32,), fused)
+    check_tensor("sine", sine, cosine.shape, (torch.float32,), fused)
+    check_tensor("positions", positions, (num_tokens,), INDEX_TYPES, fused)
+    check_tensor("slots", slots, (num_tokens,), INDEX_TYPES, fused)
+    check_tensor("query_norm", query_norm, (query_rank,), STORAGE_TYPES, fused)
+    check_tensor("key_norm", key_norm, (kv_rank,), (query_norm.dtype,), fused)
+    cache = (batch_size, capacity, 1, kv_rank + turned)
+    check_tensor("key_cache", key_cache, cache, STORAGE_TYPES, fused)
+    block = power_of_two(max(query_rank, kv_rank))
+    latent_cache_kernel[(num_tokens, 2)](
+        fused,
+        cosine,
+        sine,
+        positions,
+        slots,
+        query_norm,
+        key_norm,
+        query,
+        key_cache,
+        eps,
+        cosine.shape[0],
+        width,
+        capacity,
+        query_rank,
+        kv_rank,
+        turned,
+        block,
+        power_of_two(turned // 2),
+        programmatic,
+        **row_options(block, programmatic),
+    )
+
 
 LATENT_ROWS = 16
 """Query rows of one program; more leave no registers for sums as wide as a latent, [-]."""
@@ -158,51 +290,8 @@ def latent_attention(
 
     over the slots :math:`j` that a token sees in part :math:`s` of the context.
 
-    Parameters
-    ----------
-    query : torch.Tensor, shape (B W, NH, kv_rank + rope_dim)
-        :math:`q^c, q^r` side by side, of the cache's type.
-    key_cache : torch.Tensor, shape (B, S, 1, kv_rank + rope_dim)
-        :math:`c, k^r` side by side, one row for all heads.
-    positions : torch.Tensor, shape (B W,)
-        Of each token; a slot before the tail holds the token at that position. A row at -1 sees
-        nothing and gives zeros.
-    lengths : torch.Tensor, shape (B,)
-        Slots in use, [tokens].
-    part_out : torch.Tensor, shape (B W, NH, P, kv_rank)
-        :math:`o`, fp32, for P parts.
-    part_log : torch.Tensor, shape (B W, NH, P)
-        :math:`\ell`, fp32; minus infinity for a part of which the token sees nothing.
-    scale : float
-        :math:`\sigma`, [-].
-    tail_starts : torch.Tensor, optional, shape (B,)
-        First slot of the tree, with `ancestors`.
-    ancestors : torch.Tensor, optional, shape (B W,)
-        int64; bit i says that the token sees slot `tail_starts` + i. All slots before the tail are
-        seen. Without it a token sees the slots up to its own position.
-    sliding_window : int, optional
-        A token sees only positions within so many of its own, itself counted.
-    programmatic : bool
-        Ask for programmatic dependent launch.
-
-    Raises
-    ------
-    ParameterError
-        If shapes or types do not fit.
-
-    Notes
-    -----
     Masks and parts are those of `attention`. A program's heads read the cache once and use each latent
     twice, as key and as value. [deepseek-v3-2024]_ section 2.1.1; drafter.md 11.
-
-    Examples
-    --------
-    >>> cache, place = torch.zeros(1, 8, 1, 6), torch.zeros(1, dtype=torch.int32)
-    >>> latent_attention(torch.ones(1, 3, 5), cache, place, place, torch.empty(1, 3, 2, 4),
-    ...                  torch.empty(1, 3, 2), scale=0.5)
-    Traceback (most recent call last):
-    ...
-    specmodel.errors.ParameterError: query must be of shape (1, 3, 6), got (1, 3, 5)
     """
     batch_size, capacity, _, stored = key_cache.shape
     num_tokens, num_heads, num_splits, kv_rank = part_out.shape

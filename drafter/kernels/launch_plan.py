@@ -1,6 +1,6 @@
-"""Tiles and warps of a launch: a shipped table first, a rule where the table has no row."""
+"""How a product is launched: checks of its arguments, tiles, table of tiles."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -10,6 +10,56 @@ from typing import Final, final
 import torch
 
 from drafter.tuning_table import read_table, shipped_table
+from specmodel.errors import ParameterError
+
+STORAGE_TYPES = (torch.bfloat16, torch.float16, torch.float32)
+"""Types that weights, activations and the cache may have."""
+
+INDEX_TYPES = (torch.int32, torch.int64)
+"""Types that tokens, rows and positions may have."""
+
+MOST_ELEMENTS_PER_VECTOR_BYTES = 16
+"""One load of a thread, [B]."""
+
+
+def check_tensor(
+    name: str,
+    tensor: torch.Tensor,
+    shape: Sequence[int],
+    types: Sequence[torch.dtype],
+    like: torch.Tensor | None = None,
+) -> None:
+    """Refuse a tensor that a kernel would misread.
+
+    Costs microseconds per launch, none of them in a captured graph.
+    """
+    if tuple(tensor.shape) != tuple(shape):
+        raise ParameterError(name, tuple(tensor.shape), f"of shape {tuple(shape)}")
+    if tensor.dtype not in types:
+        allowed = ", ".join(str(dtype).removeprefix("torch.") for dtype in types)
+        raise ParameterError(name, str(tensor.dtype).removeprefix("torch."), f"one of {allowed}")
+    if not tensor.is_contiguous():
+        raise ParameterError(name, f"strides {tensor.stride()}", "contiguous")
+    if like is not None and tensor.device != like.device:
+        raise ParameterError(name, f"on {tensor.device}", f"on {like.device}")
+
+
+def check_range(name: str, value: int, low: int, high: int, hint: str = "") -> None:
+    """Refuse a count that a kernel has no room for.
+
+    Bounds come from registers and bit masks, so they are those of one launch.
+    """
+    if not low <= value <= high:
+        raise ParameterError(name, value, f"between {low} and {high}", hint)
+
+
+def vector_width(tensor: torch.Tensor) -> int:
+    """Elements of a tensor in one 128-bit load.
+
+    128 bits are the widest load of one thread on every target.
+    """
+    return MOST_ELEMENTS_PER_VECTOR_BYTES // tensor.element_size()
+
 
 MATVEC_TOKENS: Final = 8
 """Most tokens that go through fp32 sums; more go through tensor cores, [tokens]."""
@@ -43,25 +93,7 @@ _PLANNED_FOR: ContextVar[int | None] = ContextVar("planned_for", default=None)
 class Tiles:
     """How one product of weights and tokens is cut.
 
-    Parameters
-    ----------
-    block_n : int
-        Weight rows of a tile, [-].
-    block_k : int
-        Columns of a tile, [-].
-    num_warps : int
-        Warps of a program, [-].
-    num_stages : int
-        Tiles in flight on the tensor-core path; the other path has no use for it, [-].
-
-    Notes
-    -----
     All powers of two.
-
-    Examples
-    --------
-    >>> Tiles(block_n=4, block_k=1024, num_warps=4, num_stages=1).block_n
-    4
     """
 
     block_n: int
@@ -75,61 +107,20 @@ def power_of_two(value: int) -> int:
 
     .. math:: 2^{\lceil \log_2 n \rceil}
 
-    Parameters
-    ----------
-    value : int
-        :math:`n`, at least 1, [-].
-
-    Returns
-    -------
-    int
-        At least 1, [-].
-
-    Notes
-    -----
     Shapes of tiles have to be powers of two.
-
-    Examples
-    --------
-    >>> [power_of_two(value) for value in (1, 2, 3, 2880)]
-    [1, 2, 4, 4096]
     """
     return 1 << max(0, value - 1).bit_length()
 
 
 def default_tiles(sm: int, tokens: int, rows: int, width: int, *, is_wide: bool = False) -> Tiles:
-    r"""Tiles by rule, where nothing was measured.
+    """Tiles by rule, where nothing was measured.
 
-    Parameters
-    ----------
-    sm : int
-        Compute capability times ten; 0 without a GPU, [-].
-    tokens : int
-        Tokens of the pass, [tokens].
-    rows, width : int
-        Shape of the weights, [-].
-    is_wide : bool
-        Two products of that shape in one launch, or the head.
-
-    Returns
-    -------
-    Tiles
-
-    Notes
-    -----
     Up to 8 tokens: 4 rows by 1024 columns in 4 warps, so that many 128-bit loads are under way; 512 past 2
     tokens and, for what is wide, 256 past 4, since the sums of more tokens leave no registers for a wider
     tile (triton 3.6 spills) (drafter.md 12). More tokens: 64 rows where that
     still gives the chip some hundred programs, else 32 or 16; of each the 128 bytes of a cache line,
     four tiles ahead: 128 columns spill on some targets. Without a GPU the interpreter runs, which pays
     by the program: there 128 rows at once.
-
-    Examples
-    --------
-    >>> default_tiles(90, 1, 4096, 8192)
-    Tiles(block_n=4, block_k=1024, num_warps=4, num_stages=1)
-    >>> default_tiles(90, 64, 32000, 4096).block_n
-    64
     """
     if tokens <= MATVEC_TOKENS:
         widest = 1024 if tokens <= 2 else 256 if is_wide and tokens > 4 else 512
@@ -166,39 +157,9 @@ def tiles_for(
 ) -> Tiles:
     """Tiles of one product on one kind of GPU.
 
-    Parameters
-    ----------
-    sm : int
-        Compute capability times ten, as 90; 0 where there is no GPU, [-].
-    tokens : int
-        Tokens of the pass, [tokens].
-    rows, width : int
-        Shape of the weights, [-].
-    value_bytes : int
-        Of a weight, [B].
-    is_wide : bool
-        Two products of that shape in one launch, or the head.
-
-    Returns
-    -------
-    Tiles
-        The table's row for these counts rounded up to powers of two; without one `default_tiles`.
-
-    Raises
-    ------
-    FormatError
-        If the shipped table is broken.
-
-    Notes
-    -----
     Nothing is measured at run time: a first call could fall into the capture of a graph. Rows and rule are
     made for 16-bit weights; fp32 takes half the columns, and past 8 tokens half the rows, so that it fits
     too. drafter.md 13.
-
-    Examples
-    --------
-    >>> tiles_for(0, 1, 4096, 8192) == default_tiles(0, 1, 4096, 8192)
-    True
     """
     key = (sm, power_of_two(tokens), power_of_two(rows), power_of_two(width))
     tiles = _table().get(key) or default_tiles(sm, tokens, rows, width, is_wide=is_wide)
@@ -219,24 +180,7 @@ def _capability(device: torch.device) -> int:
 def device_sm(device: torch.device) -> int:
     """Compute capability of a device, as the table writes it.
 
-    Parameters
-    ----------
-    device : torch.device
-        Where the tensors are.
-
-    Returns
-    -------
-    int
-        As 90; 0 for what is no CUDA device, [-].
-
-    Notes
-    -----
     Asked once per device. Inside `planned_for` it is the capability named there.
-
-    Examples
-    --------
-    >>> device_sm(torch.device("cpu"))
-    0
     """
     planned = _PLANNED_FOR.get()
     if planned is not None:
@@ -248,24 +192,7 @@ def device_sm(device: torch.device) -> int:
 def planned_for(sm: int) -> Iterator[None]:
     """Plan launches as on a GPU that is not here, for builds without one.
 
-    Parameters
-    ----------
-    sm : int
-        Compute capability times ten, [-].
-
-    Yields
-    ------
-    None
-
-    Notes
-    -----
     Holds in this thread, until the block ends.
-
-    Examples
-    --------
-    >>> with planned_for(90):
-    ...     device_sm(torch.device("cpu"))
-    90
     """
     token = _PLANNED_FOR.set(sm)
     try:
@@ -277,24 +204,7 @@ def planned_for(sm: int) -> Iterator[None]:
 def dot_tokens(tokens: int) -> int:
     """Tokens in one tile of the tensor-core path.
 
-    Parameters
-    ----------
-    tokens : int
-        Tokens of the pass, [tokens].
-
-    Returns
-    -------
-    int
-        16, 32 or 64, [tokens].
-
-    Notes
-    -----
     Narrower tiles have no tensor-core instruction on every target.
-
-    Examples
-    --------
-    >>> [dot_tokens(tokens) for tokens in (9, 17, 64, 384)]
-    [16, 32, 64, 64]
     """
     return min(max(power_of_two(tokens), LEAST_DOT_TOKENS), MOST_DOT_TOKENS)
 
@@ -304,28 +214,7 @@ def options(
 ) -> dict[str, int | bool]:
     """Launch options of a kernel.
 
-    Parameters
-    ----------
-    num_warps, num_stages : int
-        Warps of a program; tiles in flight, [-].
-    programmatic : bool
-        Ask for programmatic dependent launch.
-    most_registers : int, optional
-        Of a thread; by default the assembler decides, [-].
-
-    Returns
-    -------
-    dict of str to int or bool
-        Keyword arguments of the launch.
-
-    Notes
-    -----
     Fused multiply-add is asked for by name, since its default changes between releases of Triton.
-
-    Examples
-    --------
-    >>> options(4, 1, programmatic=False)
-    {'num_warps': 4, 'num_stages': 1, 'enable_fp_fusion': True}
     """
     chosen: dict[str, int | bool] = {
         "num_warps": num_warps,
@@ -344,28 +233,7 @@ def product_options(
 ) -> dict[str, int | bool]:
     """Launch options of a product.
 
-    Parameters
-    ----------
-    tiles : Tiles
-        How it is cut.
-    programmatic : bool
-        Ask for programmatic dependent launch.
-    most_registers : int
-        Of a thread, [-].
-
-    Returns
-    -------
-    dict of str to int or bool
-        Keyword arguments of the launch.
-
-    Notes
-    -----
     `options` with a bound on registers.
-
-    Examples
-    --------
-    >>> product_options(default_tiles(90, 1, 4096, 4096), programmatic=False)["maxnreg"]
-    128
     """
     return options(tiles.num_warps, tiles.num_stages, programmatic, most_registers=most_registers)
 
@@ -373,25 +241,6 @@ def product_options(
 def row_options(block: int, programmatic: bool) -> dict[str, int | bool]:
     """Launch options of a kernel that has one row in registers.
 
-    Parameters
-    ----------
-    block : int
-        Elements of the row, a power of two, [-].
-    programmatic : bool
-        Ask for programmatic dependent launch.
-
-    Returns
-    -------
-    dict of str to int or bool
-        Keyword arguments of the launch.
-
-    Notes
-    -----
     About eight elements a thread, between 1 and 16 warps.
-
-    Examples
-    --------
-    >>> row_options(4096, programmatic=False)["num_warps"]
-    16
     """
     return options(min(16, max(1, block // 256)), 1, programmatic)

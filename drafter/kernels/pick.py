@@ -6,10 +6,9 @@ import torch
 import triton
 import triton.language as tl
 
-from drafter.kernels.argument_checks import check_range, check_tensor
-from drafter.kernels.candidate_keys import NO_CANDIDATE, key_index, key_value
 from drafter.kernels.head import MOST_TOPK
-from drafter.kernels.launch_plan import options, power_of_two
+from drafter.kernels.launch_plan import check_range, check_tensor, options, power_of_two
+from drafter.kernels.numerics import NO_CANDIDATE, key_index, key_value
 
 MOST_REGISTERS = 128
 """Registers that a thread may take, so that 16 warps fit, [-]. Without a number the assembler keeps fewer."""
@@ -21,28 +20,8 @@ MOST_TILES = 8192
 class Chain(NamedTuple):
     """What a chain of drafts keeps on the device, for B requests.
 
-    Parameters
-    ----------
-    starts : torch.Tensor, shape (B,)
-        int32 slots in use after the extend pass, [tokens].
-    positions : torch.Tensor, shape (B,)
-        int32; of the token that the next step is fed, [tokens].
-    lengths : torch.Tensor, shape (B,)
-        int32 slots in use once that step has written its own, [tokens].
-    drafted : torch.Tensor, shape (B, num_steps)
-        int64 tokens drafted so far.
-    scores : torch.Tensor, shape (B, num_steps)
-        fp32 log-probability of the path up to each, [-].
-
-    Notes
-    -----
     Every value is written from `starts` and the number of the step, so that a replayed graph begins
     where the first run began.
-
-    Examples
-    --------
-    >>> Chain._fields
-    ('starts', 'positions', 'lengths', 'drafted', 'scores')
     """
 
     starts: torch.Tensor
@@ -140,47 +119,9 @@ def pick(
     step: int = 0,
     programmatic: bool = False,
 ) -> None:
-    r"""Write the best guesses of each row, the best first, and their log-probabilities.
+    """Write the best guesses of each row, the best first, and their log-probabilities.
 
-    .. math:: \log P(v) = z_v - \log \sum_u e^{z_u}, \qquad \text{token} = v + \text{d2t}_v
-
-    Parameters
-    ----------
-    tile_max, tile_sum : torch.Tensor, shape (T, P)
-        Of the P tiles of `head`.
-    tile_keys : torch.Tensor, shape (T, P, topk)
-        Of the same.
-    offsets : torch.Tensor, shape (Vd,)
-        d2t, int64.
-    tokens : torch.Tensor, shape (T, topk)
-        int64 ids of the target vocabulary.
-    log_probs : torch.Tensor, shape (T, topk)
-        fp32; minus infinity for a guess whose logit is minus infinity or NaN.
-    tile : int
-        Ids in one tile, [-].
-    chain : Chain, optional
-        Of a draft without branches: its state is moved on to the token that was picked.
-    step : int
-        0 where the guesses come from the extend pass, then counted up, [-].
-    programmatic : bool
-        Ask for programmatic dependent launch.
-
-    Raises
-    ------
-    ParameterError
-        If shapes or types do not fit.
-
-    Notes
-    -----
     The lower draft id wins among equals. drafter.md 11, K10.
-
-    Examples
-    --------
-    >>> part, keys = torch.empty(1, 2), torch.empty(1, 2, 1, dtype=torch.int64)
-    >>> pick(part, part, keys, torch.zeros(40, dtype=torch.int64), keys[:, 0], part[:, :1], tile=16)
-    Traceback (most recent call last):
-    ...
-    specmodel.errors.ParameterError: tile_max must be of shape (1, 3), got (1, 2)
     """
     num_tokens, topk = tokens.shape
     num_ids = offsets.shape[0]

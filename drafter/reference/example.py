@@ -4,19 +4,7 @@ from drafter.spec import DraftSpec
 
 
 def example_spec() -> DraftSpec:
-    """Shapes with nothing equal that need not be: H, Ht, NH D, I, V and Vd all differ.
-
-    Returns
-    -------
-    DraftSpec
-        Grouped heads, every switch at its default; vary it with `dataclasses.replace`.
-
-    Examples
-    --------
-    >>> spec = example_spec()
-    >>> spec.num_heads * spec.head_dim, spec.hidden_size, spec.target_hidden_size
-    (32, 24, 20)
-    """
+    """Shapes with nothing equal that need not be: H, Ht, NH D, I, V and Vd all differ."""
     return DraftSpec(
         hidden_size=24,
         target_hidden_size=20,

@@ -13,13 +13,7 @@ _SHORT: Final = 20
 
 
 def labelled(label: str, text: str, *, column: int = 16) -> str:
-    """Return a label and a wrapped text beside it.
-
-    Examples
-    --------
-    >>> print(labelled("layout", "flat", column=8))
-    layout  flat
-    """
+    """Return a label and a wrapped text beside it."""
     return textwrap.fill(
         " ".join(text.split()),
         width=WIDTH,
@@ -30,13 +24,7 @@ def labelled(label: str, text: str, *, column: int = 16) -> str:
 
 
 def noted(text: str) -> str:
-    """Return a wrapped line of a list.
-
-    Examples
-    --------
-    >>> print(noted("one line"))
-    - one line
-    """
+    """Return a wrapped line of a list."""
     return textwrap.fill(
         " ".join(text.split()),
         width=WIDTH,
@@ -47,14 +35,7 @@ def noted(text: str) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], *, align: str) -> str:
-    """Return columns; `align` has ``l`` or ``r`` for each.
-
-    Examples
-    --------
-    >>> print(table([["GPU", "us"], ["H200", "158"]], align="lr"))
-    GPU    us
-    H200  158
-    """
+    """Return columns; `align` has ``l`` or ``r`` for each."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(align))]
     return "\n".join(
         "  ".join(
@@ -66,12 +47,6 @@ def table(rows: Sequence[Sequence[str]], *, align: str) -> str:
 
 
 def microseconds(time_s: float) -> str:
-    """Return a time in microseconds, with a decimal where it is short.
-
-    Examples
-    --------
-    >>> microseconds(157.7e-6), microseconds(12.84e-6)
-    ('158', '12.8')
-    """
+    """Return a time in microseconds, with a decimal where it is short."""
     value = time_s / MICRO
     return f"{value:.1f}" if value < _SHORT else f"{value:.0f}"

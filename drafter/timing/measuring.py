@@ -9,38 +9,43 @@ from typing import Any, Final
 import torch
 import triton
 
-from drafter.engine.draft_engine import PROGRAMMATIC_FROM_SM
-from drafter.engine.shared_state import SharedState
-from drafter.model_to_run import ModelToRun
+from drafter.checkpoint import ModelToRun
+from drafter.engine.draft_engine import PROGRAMMATIC_FROM_SM, SharedState
+from drafter.floors import step_work
 from drafter.spec import DraftSpec
-from drafter.step_work import step_work
-from drafter.timing.baseline_step import baseline_step
-from drafter.timing.device_failures import first_line, is_device_failure
-from drafter.timing.draft_works import (
+from drafter.timing.device import first_line, is_device_failure
+from drafter.timing.memory_read import ReadBuffer, kernel_times
+from drafter.timing.refusals import (
+    LEAST_FLUSHES,
+    Difference,
+    Findings,
+    MeasurementCutError,
+    MeasurementRefusedError,
+    Samples,
+    check_cold,
+    check_line,
+    check_spread,
+    difference,
+    step_difference,
+)
+from drafter.timing.stopwatch import Described, Stopwatch, Timed, Work, timed
+from drafter.timing.works import (
+    FLUSH,
     HOT_STEPS,
+    MADE_UP_BYTES_PER_S,
+    StepLoad,
+    TimeLimit,
+    TimingGrid,
+    WorkSource,
+    baseline_step,
     deepest_draft,
     draft_name,
     extend_name,
     extend_works,
     fill_cache,
+    fitting_contexts,
     load_works,
 )
-from drafter.timing.findings import Findings
-from drafter.timing.grid import StepLoad, TimingGrid, fitting_contexts
-from drafter.timing.kernel_trace import kernel_times
-from drafter.timing.memory_read import ReadBuffer
-from drafter.timing.refusals import (
-    LEAST_FLUSHES,
-    MeasurementCutError,
-    MeasurementRefusedError,
-    check_cold,
-    check_line,
-    check_spread,
-)
-from drafter.timing.samples import Difference, Samples, difference, step_difference
-from drafter.timing.stopwatch import Described, Stopwatch, Timed, Work, timed
-from drafter.timing.time_limit import TimeLimit
-from drafter.timing.work_source import FLUSH, MADE_UP_BYTES_PER_S, WorkSource
 from specmodel.measurement import (
     DraftRecord,
     DraftShapes,
@@ -68,51 +73,9 @@ def measured_record(
 ) -> DraftRecord:
     """Time a draft model at every load of a grid.
 
-    Parameters
-    ----------
-    model : ModelToRun
-        The draft model.
-    grid : TimingGrid
-        Loads and depths.
-    stopwatch : Stopwatch
-        Of the device; the dry one makes a record that says so.
-    device : torch.device
-        Where.
-    dtype : torch.dtype
-        Storage type.
-    until_s : float, optional
-        Moment of the stopwatch's host clock from which no further load is begun, nor before it one
-        that is not likely to end by then; the first is begun in any case, [s].
-    tell : callable
-        Is told what goes on, a line at a time.
-
-    Returns
-    -------
-    DraftRecord
-        Loads that were refused, did not fit or were left out for time are named in its notes.
-
-    Raises
-    ------
-    MeasurementRefusedError
-        If the bandwidth, or every load, is refused.
-    ParameterError
-        If counts do not fit.
-    BaselineFailedError
-        If torch fails in the first baseline for no reason that is known.
-    MeasurementCutError
-        If a later load ends in an error of torch, Triton or the device: what was measured before is in
-        it.
-
-    Notes
-    -----
     A load that is refused is measured once more before it is left out, if there is time. Kernels are
     traced last, since the trace leaves a tool attached that may slow what follows; where that fails, a
     note says so. drafter.md 20 and 21.
-
-    Examples
-    --------
-    >>> measured_record.__name__
-    'measured_record'
     """
     cache_bytes = stopwatch.cache_bytes
     flush = ReadBuffer(LEAST_FLUSHES * (cache_bytes or 0), device)

@@ -1,10 +1,16 @@
-"""A kernel that only reads: it flushes the last-level cache, and its rate is the ceiling of a draft step."""
+"""Read bandwidth of a device, and the kernels of a trace."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
 
 import torch
 import triton
 import triton.language as tl
+from torch.profiler import ProfilerActivity, profile
 
-from drafter.kernels.argument_checks import check_range, check_tensor
+from drafter.kernels.launch_plan import check_range, check_tensor
+from specmodel.measurement import KernelTiming
+from specmodel.units import MICRO
 
 BLOCK = 4096
 """Elements that a program reads at a time, [-]."""
@@ -35,29 +41,8 @@ def memory_read(source: torch.Tensor, sums: torch.Tensor) -> None:
 
     .. math:: s_i = \sum_j x_{ij}
 
-    Parameters
-    ----------
-    source : torch.Tensor, shape (n, LINE)
-        :math:`x`, fp32.
-    sums : torch.Tensor, shape (n,)
-        :math:`s`, fp32.
-
-    Raises
-    ------
-    ParameterError
-        If shapes or types do not fit.
-
-    Notes
-    -----
     Eight independent loads of 128 bits a thread. A fill with zeros would leave dirty lines, which are
     written back while the next kernel is timed. drafter.md 20.
-
-    Examples
-    --------
-    >>> memory_read(torch.ones(2, 8), torch.empty(2))
-    Traceback (most recent call last):
-    ...
-    specmodel.errors.ParameterError: source must be of shape (2, 32768), got (2, 8)
     """
     lines = source.shape[0]
     check_range("lines", lines, 1, 2**31 - 1)
@@ -69,21 +54,7 @@ def memory_read(source: torch.Tensor, sums: torch.Tensor) -> None:
 class ReadBuffer:
     """A buffer of random numbers that is read to flush a cache or to measure a rate.
 
-    Parameters
-    ----------
-    num_bytes : int
-        Least size; rounded up to whole lines, [B].
-    device : torch.device
-        Where.
-
-    Notes
-    -----
     Random, since constant data can be faster.
-
-    Examples
-    --------
-    >>> ReadBuffer(1000, torch.device("cpu")).num_bytes
-    131072
     """
 
     def __init__(self, num_bytes: int, device: torch.device) -> None:
@@ -97,11 +68,43 @@ class ReadBuffer:
         return self._source.numel() * self._source.element_size()
 
     def read(self) -> None:
-        """Launch one reading.
-
-        Examples
-        --------
-        >>> ReadBuffer.read.__name__
-        'read'
-        """
+        """Launch one reading."""
         memory_read(self._source, self._sums)
+
+
+REPLAYS: Final = 20
+"""Replays that are traced, [-]."""
+
+
+def kernel_times(replay: Callable[[], None]) -> tuple[KernelTiming, ...]:
+    """Mean time of each kernel of a replayed graph.
+
+    Tracing needs rights that some hosts do not give. It slows the gaps between kernels and not the
+    kernels, so nothing but their own times is taken from it.
+    """
+    if not torch.cuda.is_available():
+        return ()
+    replay()
+    torch.cuda.synchronize()
+    try:
+        with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as trace:
+            for _ in range(REPLAYS):
+                replay()
+            torch.cuda.synchronize()
+    except (RuntimeError, TypeError):
+        return ()
+    rows = [
+        (str(row.key), int(row.count), float(getattr(row, "device_time_total", 0.0)))
+        for row in trace.key_averages()
+    ]
+    return summed(rows, replays=REPLAYS)
+
+
+def summed(rows: Iterable[tuple[str, int, float]], *, replays: int) -> tuple[KernelTiming, ...]:
+    """Rows of a trace as timings of one draft."""
+    kept = [row for row in rows if row[1] >= replays and row[2] > 0.0]
+    kept.sort(key=lambda row: -row[2])
+    return tuple(
+        KernelTiming(name=name, calls=round(count / replays), time_s=total * MICRO / count)
+        for name, count, total in kept
+    )

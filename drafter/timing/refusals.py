@@ -1,12 +1,139 @@
-"""Reasons for which a measurement is refused, as functions of what was read and counted."""
+"""Samples of times, and the reasons for which a time is refused."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, final
 
-from drafter.timing.samples import fitted_line
-from specmodel.errors import SpecModelError
-from specmodel.measurement import Clocks, DraftRecord
+import numpy as np
+
+from specmodel.errors import ParameterError, SpecModelError
+from specmodel.measurement import (
+    Clocks,
+    DraftRecord,
+    DraftTiming,
+    ExtendTiming,
+    KernelTiming,
+    StepTiming,
+)
 from specmodel.units import MICRO, PERCENT
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples:
+    """Times of one work in two identical runs, between which other works ran.
+
+    Medians, since a launch that was held up is no property of the work.
+    """
+
+    first: tuple[float, ...]
+    second: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("first", "second"):
+            times = getattr(self, name)
+            if not times or not all(0.0 < time_s < np.inf for time_s in times):
+                raise ParameterError(name, times, "positive times, at least one")
+
+    @property
+    def median_s(self) -> float:
+        """Median of all, [s]."""
+        return float(np.median(self.first + self.second))
+
+    @property
+    def run_medians_s(self) -> tuple[float, float]:
+        """Median of each run, [s]."""
+        return float(np.median(self.first)), float(np.median(self.second))
+
+    @property
+    def spread(self) -> float:
+        """Relative difference of the two runs' medians, [-]."""
+        return relative_difference(*self.run_medians_s)
+
+    @property
+    def scatter(self) -> float:
+        """Distance between the 20th and the 80th percentile over the median, [-]."""
+        low, high = np.percentile(self.first + self.second, (20, 80))
+        return float((high - low) / self.median_s)
+
+    @property
+    def num_samples(self) -> int:
+        """Number of samples, [-]."""
+        return len(self.first) + len(self.second)
+
+
+@final
+class Difference(NamedTuple):
+    """Time of what one work does more than another."""
+
+    time_s: float
+    spread: float
+    num_samples: int
+
+
+def relative_difference(one: float, other: float) -> float:
+    r"""Distance of two numbers over their mean.
+
+    .. math:: \frac{|a - b|}{(|a| + |b|) / 2}
+    """
+    scale = (abs(one) + abs(other)) / 2
+    return abs(one - other) / scale if scale else 0.0
+
+
+def difference(whole: Samples, part: Samples) -> Difference:
+    """Time of what `whole` does more than `part`.
+
+    Launch of the graph and the flush cancel. drafter.md 20.
+    """
+    runs = [a - b for a, b in zip(whole.run_medians_s, part.run_medians_s, strict=True)]
+    return Difference(
+        time_s=whole.median_s - part.median_s,
+        spread=relative_difference(*runs),
+        num_samples=min(whole.num_samples, part.num_samples),
+    )
+
+
+@final
+class Line(NamedTuple):
+    """A line through times of drafts over their number of steps."""
+
+    slope_s: float
+    start_s: float
+    bend: float
+
+
+def fitted_line(times_s: Mapping[int, float]) -> Line:
+    r"""Least-squares line through times of drafts.
+
+    .. math:: T_k = a + b\,(k - 1)
+
+    A draft of one step is the extend pass alone, which drafts the first token.
+    """
+    if len(times_s) < 2:
+        raise ParameterError("depths", sorted(times_s), "at least two")
+    steps = np.array(sorted(times_s), dtype=np.float64) - 1.0
+    times = np.array([times_s[depth] for depth in sorted(times_s)])
+    slope, start = np.polyfit(steps, times, 1)
+    off = float(np.abs(times - (start + slope * steps)).max())
+    return Line(float(slope), float(start), off / float(slope) if slope > 0 else np.inf)
+
+
+def step_difference(by_depth: Mapping[int, Samples]) -> Difference:
+    """Time of one draft step: the slope over the number of steps.
+
+    Flush, launch and extend pass are in every depth alike and cancel.
+    """
+    slopes = [
+        fitted_line({depth: each.run_medians_s[run] for depth, each in by_depth.items()}).slope_s
+        for run in (0, 1)
+    ]
+    whole = fitted_line({depth: each.median_s for depth, each in by_depth.items()})
+    return Difference(
+        time_s=whole.slope_s,
+        spread=relative_difference(*slopes),
+        num_samples=min(each.num_samples for each in by_depth.values()),
+    )
+
 
 MOST_CLOCK_CHANGE: Final = 3 * PERCENT
 """Relative change of a clock during a measurement, [-]. drafter.md 20."""
@@ -22,15 +149,7 @@ LEAST_FLUSHES: Final = 4
 
 
 class MeasurementRefusedError(SpecModelError, RuntimeError):
-    """A measurement that would mislead; nothing is recorded from it.
-
-    Parameters
-    ----------
-    what : str
-        What was measured.
-    reason : str
-        Why it is refused, what was found, what to do.
-    """
+    """A measurement that would mislead; nothing is recorded from it."""
 
     def __init__(self, what: str, reason: str) -> None:
         self.what, self.reason = what, reason
@@ -38,17 +157,7 @@ class MeasurementRefusedError(SpecModelError, RuntimeError):
 
 
 class MeasurementCutError(SpecModelError, RuntimeError):
-    """A measurement that an error ended; what was measured before is kept.
-
-    Parameters
-    ----------
-    what : str
-        Load at which it ended.
-    reason : str
-        What the device or torch said.
-    record : DraftRecord
-        What was measured before.
-    """
+    """A measurement that an error ended; what was measured before is kept."""
 
     def __init__(self, what: str, reason: str, record: DraftRecord) -> None:
         self.what, self.reason, self.record = what, reason, record
@@ -60,25 +169,7 @@ def clock_change(readings: Sequence[Clocks]) -> dict[str, float]:
 
     .. math:: \frac{\max f - \min f}{\max f}
 
-    Parameters
-    ----------
-    readings : sequence of Clocks
-        In any order.
-
-    Returns
-    -------
-    dict of str to float
-        By clock, in [0, 1); empty without two readings, [-].
-
-    Notes
-    -----
     A device that was idle at one of the readings shows as a large change.
-
-    Examples
-    --------
-    >>> slow, fast = (Clocks(multiprocessor_hz=hz, memory_hz=3e9) for hz in (1.9e9, 2.0e9))
-    >>> clock_change([fast, slow])
-    {'multiprocessor': 0.05, 'memory': 0.0}
     """
     if len(readings) < 2:
         return {}
@@ -94,29 +185,7 @@ def check_clocks(what: str, readings: Sequence[Clocks]) -> None:
 
     .. math:: \frac{\max f - \min f}{\max f} \le 0.03
 
-    Parameters
-    ----------
-    what : str
-        What was measured, for the message.
-    readings : sequence of Clocks
-        Before, during and after; without two of them nothing is known and nothing refused.
-
-    Raises
-    ------
-    MeasurementRefusedError
-        If a clock changed by more than 3 %.
-
-    Notes
-    -----
     Clocks are read, never set.
-
-    Examples
-    --------
-    >>> slow, fast = (Clocks(multiprocessor_hz=hz, memory_hz=3e9) for hz in (1.8e9, 2.0e9))
-    >>> check_clocks("chain", [fast, fast, slow])
-    Traceback (most recent call last):
-    ...
-    drafter.timing.refusals.MeasurementRefusedError: chain: refused: ... clock moved by 10.0 %, ...
     """
     for name, change in clock_change(readings).items():
         if change > MOST_CLOCK_CHANGE:
@@ -132,31 +201,7 @@ def check_spread(what: str, spread: float, *, kind: str = "two identical runs di
 
     .. math:: s \le 0.05
 
-    Parameters
-    ----------
-    what : str
-        What was measured, for the message.
-    spread : float
-        :math:`s`, relative, [-].
-    kind : str
-        What spreads, for the message.
-
-    Raises
-    ------
-    MeasurementRefusedError
-        If the spread is larger, or no number.
-
-    Notes
-    -----
     Differences that are claimed have to exceed the spread besides.
-
-    Examples
-    --------
-    >>> check_spread("chain", 0.01)
-    >>> check_spread("chain", 0.2)
-    Traceback (most recent call last):
-    ...
-    drafter.timing.refusals.MeasurementRefusedError: chain: refused: two identical runs differ by 20.0 %, ...
     """
     if not 0.0 <= spread <= MOST_SPREAD:
         raise MeasurementRefusedError(
@@ -167,33 +212,9 @@ def check_spread(what: str, spread: float, *, kind: str = "two identical runs di
 
 
 def check_compilations(what: str, before: int, after: int) -> None:
-    r"""Refuse a measurement in which a kernel was compiled.
+    """Refuse a measurement in which a kernel was compiled.
 
-    .. math:: n_{\text{after}} = n_{\text{before}}
-
-    Parameters
-    ----------
-    what : str
-        What was measured, for the message.
-    before, after : int
-        Compilations of the process so far, [-].
-
-    Raises
-    ------
-    MeasurementRefusedError
-        If there was one.
-
-    Notes
-    -----
     Triton compiles at the first launch of a variant, which takes a second and not microseconds.
-
-    Examples
-    --------
-    >>> check_compilations("chain", 12, 12)
-    >>> check_compilations("chain", 12, 13)
-    Traceback (most recent call last):
-    ...
-    drafter.timing.refusals.MeasurementRefusedError: chain: refused: 1 kernel was compiled inside ...
     """
     compiled = after - before
     if compiled:
@@ -208,32 +229,8 @@ def check_cold(what: str, flush_bytes: float, cache_bytes: float | None) -> None
 
     .. math:: F \ge 4 L
 
-    Parameters
-    ----------
-    what : str
-        What was measured, for the message.
-    flush_bytes : float
-        :math:`F`, other bytes read before each draft, [B].
-    cache_bytes : float or None
-        :math:`L`, last-level cache; None where the device does not say, [B].
-
-    Raises
-    ------
-    MeasurementRefusedError
-        If fewer bytes were read, or the size of the cache is not known.
-
-    Notes
-    -----
     In serving a pass of the target model evicts the draft model before each draft. A hot time is reported
     beside a cold one, never alone.
-
-    Examples
-    --------
-    >>> check_cold("chain", 512e6, 60e6)
-    >>> check_cold("chain", 0, 60e6)
-    Traceback (most recent call last):
-    ...
-    drafter.timing.refusals.MeasurementRefusedError: chain: refused: hot cache only: ...
     """
     if cache_bytes is None or cache_bytes <= 0:
         raise MeasurementRefusedError(what, "the size of the device's cache is not known")
@@ -250,29 +247,7 @@ def check_line(what: str, times_s: Mapping[int, float]) -> None:
 
     .. math:: \max_k |T_k - (a + b k)| \le 0.25\, b, \qquad b > 0
 
-    Parameters
-    ----------
-    what : str
-        What was measured, for the message.
-    times_s : mapping of int to float
-        :math:`T`, time of a whole draft by its number of steps, at least two, [s].
-
-    Raises
-    ------
-    MeasurementRefusedError
-        If the slope is not positive, or a time is a quarter of it away from the line.
-
-    Notes
-    -----
     Every further step launches the same kernels on the same shapes, so anything but a line is noise.
-
-    Examples
-    --------
-    >>> check_line("chain", {1: 3e-4, 3: 7e-4, 5: 11e-4})
-    >>> check_line("chain", {1: 3e-4, 3: 2e-4})
-    Traceback (most recent call last):
-    ...
-    drafter.timing.refusals.MeasurementRefusedError: chain: refused: a further step takes -50 us, ...
     """
     line = fitted_line(times_s)
     if not line.slope_s > 0:
@@ -285,3 +260,47 @@ def check_line(what: str, times_s: Mapping[int, float]) -> None:
             f"times of {', '.join(map(str, sorted(times_s)))} steps are off a line by "
             f"{line.bend / PERCENT:.0f} % of a step, more than {MOST_BEND / PERCENT:g} %",
         )
+
+
+@final
+@dataclass
+class Findings:
+    """Rows and notes of a record that is being measured."""
+
+    steps: list[StepTiming] = field(default_factory=list)
+    extends: list[ExtendTiming] = field(default_factory=list)
+    drafts: list[DraftTiming] = field(default_factory=list)
+    kernels: tuple[KernelTiming, ...] = ()
+    kernels_of: str = ""
+    clocks: list[Clocks] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    tell: Callable[[str], None] = lambda _: None
+
+    @property
+    def are_recordable(self) -> bool:
+        """Whether they make a record: it needs a step and an extend pass."""
+        return bool(self.steps and self.extends)
+
+    @property
+    def spread(self) -> float:
+        """Largest relative difference of two runs, of any row, [-]."""
+        rows: list[StepTiming | ExtendTiming | DraftTiming] = [*self.steps, *self.extends]
+        return max(row.spread for row in [*rows, *self.drafts])
+
+    def say(self, note: str) -> None:
+        """Keep a note for the record, and tell it now."""
+        self.notes.append(note)
+        self.tell(note)
+
+    def note_conditions(self, *, is_dry: bool) -> None:
+        """Note what holds for every row: made-up times, clocks that were not read or moved."""
+        if is_dry:
+            self.notes.append("a dry run: every time in this record is made up")
+        elif not self.clocks:
+            self.notes.append("the clocks could not be read, so they were not checked")
+        for name, change in clock_change(self.clocks).items():
+            if change > MOST_CLOCK_CHANGE:
+                self.notes.append(
+                    f"the {name} clock differs by {change / PERCENT:.1f} % between loads"
+                )

@@ -1,31 +1,25 @@
-"""Works to be timed, the stopwatch that times them, and timing in turns until it can be trusted."""
+"""Stopwatches: of a CUDA device, and a dry one whose times are made up."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, final
 
-from drafter.timing.refusals import check_clocks, check_compilations
-from drafter.timing.samples import Samples
+import torch
+import triton
+
+from drafter.engine.captured_run import CapturedRun, GraphPool
+from drafter.kernels.launch_plan import device_sm
+from drafter.timing.device import DeviceFacts
+from drafter.timing.refusals import Samples, check_clocks, check_compilations
+from specmodel.errors import ParameterError
 from specmodel.measurement import Clocks
+from specmodel.measurement.draft_record import DRY, MEASURED
+from specmodel.units import GIBI, KIBI, MILLI
 
 
 class Work(NamedTuple):
-    """Launches whose time is wanted.
-
-    Parameters
-    ----------
-    name : str
-        What it is.
-    run : callable
-        Launches it, on static buffers.
-    made_up_s : float
-        What a dry stopwatch shows for it, [s].
-
-    Examples
-    --------
-    >>> Work("nothing", lambda: None, 1e-4).name
-    'nothing'
-    """
+    """Launches whose time is wanted."""
 
     name: str
     run: Callable[[], None]
@@ -46,24 +40,7 @@ class Prepared(Protocol):
 
 
 class Described(NamedTuple):
-    """A device in words.
-
-    Parameters
-    ----------
-    name : str
-        As the device calls itself.
-    uuid, driver : str or None
-        None where it does not say.
-    sm : int
-        Compute capability times ten; 0 without a GPU, [-].
-    state : str
-        Whatever else may move times; empty where nothing is known.
-
-    Examples
-    --------
-    >>> Described("a CPU", None, None, 0, "").sm
-    0
-    """
+    """A device in words."""
 
     name: str
     uuid: str | None
@@ -117,22 +94,7 @@ class Stopwatch(Protocol):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplePlan:
-    """How much is sampled.
-
-    Parameters
-    ----------
-    replays : int
-        Replays of one sample; a pair of events resolves half a microsecond, [-].
-    samples : int
-        Samples of a work in each of the two runs, [-].
-    warm_up_s : float
-        Time for the clocks to rise, [s].
-
-    Examples
-    --------
-    >>> SamplePlan().replays
-    20
-    """
+    """How much is sampled."""
 
     replays: int = 20
     samples: int = 8
@@ -140,22 +102,7 @@ class SamplePlan:
 
 
 class Timed(NamedTuple):
-    """Works that were timed in turns.
-
-    Parameters
-    ----------
-    samples : dict of str to Samples
-        By name of the work.
-    nodes : dict of str to int or None
-        Nodes of its graph, [-].
-    clocks : tuple of Clocks
-        Before, between and after; empty where they cannot be read.
-
-    Examples
-    --------
-    >>> Timed._fields
-    ('samples', 'nodes', 'clocks')
-    """
+    """Works that were timed in turns."""
 
     samples: dict[str, Samples]
     nodes: dict[str, int | None]
@@ -167,37 +114,8 @@ def timed(what: str, works: Sequence[Work], stopwatch: Stopwatch, plan: SamplePl
 
     .. math:: (w_1, \dots, w_n)^{s},\; (w_1, \dots, w_n)^{s}
 
-    Parameters
-    ----------
-    what : str
-        What they are together, for a refusal.
-    works : sequence of Work
-        With different names.
-    stopwatch : Stopwatch
-        What times them.
-    plan : SamplePlan
-        How much is sampled.
-
-    Returns
-    -------
-    Timed
-
-    Raises
-    ------
-    MeasurementRefusedError
-        If a clock moved by more than 3 % or a kernel was compiled while works were timed.
-
-    Notes
-    -----
     Every work is compiled and captured first; then all run for the warm-up. In turns, so that a drift of
     the device meets all works alike. drafter.md 20.
-
-    Examples
-    --------
-    >>> from drafter.timing.dry_stopwatch import DryStopwatch
-    >>> works = [Work("flush", lambda: None, 1e-4), Work("both", lambda: None, 3e-4)]
-    >>> timed("example", works, DryStopwatch(), SamplePlan()).samples["both"].median_s
-    0.0003
     """
     ready = {work.name: stopwatch.prepared(work) for work in works}
     _warm_up(ready, stopwatch, plan)
@@ -230,3 +148,138 @@ def _warm_up(ready: Mapping[str, Prepared], stopwatch: Stopwatch, plan: SamplePl
             stopwatch.sample_s(prepared, plan.replays)
         if stopwatch.host_s() - begun >= plan.warm_up_s:
             return
+
+
+@final
+class CudaStopwatch:
+    """Times works on one CUDA device.
+
+    It counts compilations through Triton's hook, and gives the hook back with `close`.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        if device.type != "cuda":
+            hint = "there is nothing to time without one"
+            raise ParameterError("device", device, "a CUDA device", hint)
+        self.kind = MEASURED
+        self.device = device
+        properties = torch.cuda.get_device_properties(device)
+        self.cache_bytes: int | None = getattr(properties, "L2_cache_size", None)
+        self.facts = DeviceFacts(device)
+        self._pool = GraphPool()
+        self._compilations = 0
+        self._hook_before = triton.knobs.runtime.jit_post_compile_hook
+        triton.knobs.runtime.jit_post_compile_hook = self._count
+
+    def _count(self, *arguments: object, **facts: object) -> None:
+        """Called by Triton after each compilation."""
+        self._compilations += 1
+        if self._hook_before is not None:
+            self._hook_before(*arguments, **facts)
+
+    def close(self) -> None:
+        """Stop counting compilations."""
+        triton.knobs.runtime.jit_post_compile_hook = self._hook_before
+
+    def described(self) -> Described:
+        """The device in words."""
+        return Described(
+            name=torch.cuda.get_device_name(self.device),
+            uuid=self.facts.uuid,
+            driver=self.facts.driver(),
+            sm=device_sm(self.device),
+            state=self.facts.state(),
+        )
+
+    def free_bytes(self) -> int:
+        """Memory that is free now."""
+        torch.cuda.empty_cache()  # what torch keeps for itself is free too
+        return int(torch.cuda.mem_get_info(self.device)[0])
+
+    def prepared(self, work: Work) -> Prepared:
+        """Compile and capture a work."""
+        return CapturedRun(work.run, device=self.device, pool=self._pool)
+
+    def sample_s(self, prepared: Prepared, replays: int) -> float:
+        """Mean time of one replay over several in a row."""
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(replays):
+            prepared.replay()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end)) * MILLI / replays
+
+    def host_s(self) -> float:
+        """Clock of the host."""
+        return time.perf_counter()
+
+    def clocks(self) -> Clocks | None:
+        """Clocks of the device now."""
+        return self.facts.clocks()
+
+    def compilations(self) -> int:
+        """Kernels that were compiled since this stopwatch was made."""
+        return self._compilations
+
+
+class DryWork(NamedTuple):
+    """A work that ran once, with its made-up time."""
+
+    time_s: float
+
+    @property
+    def num_nodes(self) -> int | None:
+        """None: nothing is captured, [-]."""
+        return None
+
+    def replay(self) -> None:
+        """Do nothing: the work ran when it was prepared."""
+
+
+@final
+class DryStopwatch:
+    """Runs each work once and shows its made-up time, so that a whole measurement can be rehearsed.
+
+    Its host clock jumps by a minute with every reading: a warm-up is over at once.
+    """
+
+    kind = DRY
+    """``dry``: a record of it says so, and nothing is predicted from one."""
+
+    cache_bytes: int | None = 32 * KIBI
+    """Made up, so that one line of a buffer flushes it, [B]."""
+
+    def __init__(self) -> None:
+        self._host_s = 0.0
+
+    def described(self) -> Described:
+        """No device."""
+        return Described("none: a dry run in Triton's interpreter", None, None, 0, "")
+
+    def free_bytes(self) -> int:
+        """Enough for a rehearsal."""
+        return GIBI
+
+    def prepared(self, work: Work) -> Prepared:
+        """Run a work once."""
+        work.run()
+        return DryWork(work.made_up_s)
+
+    def sample_s(self, prepared: Prepared, replays: int) -> float:
+        """Made-up time of a work."""
+        del replays
+        return prepared.time_s if isinstance(prepared, DryWork) else 0.0
+
+    def host_s(self) -> float:
+        """A clock that jumps."""
+        self._host_s += 60.0
+        return self._host_s
+
+    def clocks(self) -> Clocks | None:
+        """No clocks."""
+        return None
+
+    def compilations(self) -> int:
+        """Nothing is compiled."""
+        return 0

@@ -8,12 +8,11 @@ import torch
 
 from drafter import checks
 from drafter.check_cases import CheckCase, CheckResult, allowed_error, cases_of, check_cases
-from drafter.check_inputs import check_rounds
-from drafter.checks import reference_device
-from drafter.public_shapes import public_shape
-from drafter.random_weights import random_weights
+from drafter.checkpoint import random_weights
+from drafter.checks import check_rounds, reference_device
+from drafter.public_models import public_shape
 from drafter.reference import DraftModel
-from drafter.report.check_table import checks_text
+from drafter.report.inspection_text import checks_text
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from drafter import graph_checks
+from drafter import checks
 from drafter.check_cases import GRAPH, OVERLAP, CheckResult, check_cases
-from drafter.graph_checks import check_graphs
-from drafter.report.check_table import checks_text
+from drafter.checks import check_graphs
+from drafter.report.inspection_text import checks_text
 
 CASE = next(each for each in check_cases() if each.dtype == "bfloat16")
 TOKENS = torch.tensor([[5, 7, 11]])
@@ -30,7 +30,7 @@ def compare(monkeypatch: pytest.MonkeyPatch) -> Compare:
             other = overlap if is_programmatic else graph if uses_graphs else None
             return [TOKENS, SCORES, KEYS, VALUES] if other is None else other
 
-        monkeypatch.setattr(graph_checks, "_drafted", drafted)
+        monkeypatch.setattr(checks, "_drafted", drafted)
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (capability, 0))
         found = check_graphs(CASE, {}, device=torch.device("cpu"))
         return {each.quantity: each for each in found}

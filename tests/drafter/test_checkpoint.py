@@ -9,12 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from drafter.checkpoint import load_checkpoint
-from drafter.checkpoint_contents import checkpoint_contents
-from drafter.checkpoint_vocabulary import draft_to_target
+from drafter.checkpoint import load_checkpoint, random_weights
+from drafter.checkpoint_files import checkpoint_contents, draft_to_target, expected_shapes
 from drafter.config_json import draft_config
-from drafter.random_weights import random_weights
-from drafter.tensor_shapes import expected_shapes
 from specmodel.errors import FormatError
 
 Flat = Callable[..., Path]

@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import Result
 
-from drafter.public_shapes import public_shapes
+from drafter.public_models import public_shapes
 from specmodel.hardware import gpus
 
 Run = Callable[..., Result]

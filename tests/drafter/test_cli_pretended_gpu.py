@@ -12,7 +12,7 @@ from triton.runtime.errors import OutOfResources
 from drafter import checks as checking
 from drafter import tuning
 from drafter.kernels.launch_plan import Tiles
-from drafter.timing import cuda_stopwatch, measuring
+from drafter.timing import measuring, stopwatch
 from drafter.timing.refusals import MeasurementRefusedError
 from drafter.timing.stopwatch import Described
 from drafter.tuning import Found
@@ -52,7 +52,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a pretended GPU")
-    monkeypatch.setattr(cuda_stopwatch, "CudaStopwatch", PretendedStopwatch)
+    monkeypatch.setattr(stopwatch, "CudaStopwatch", PretendedStopwatch)
 
 
 def raising(error: Exception) -> Callable[..., Any]:
@@ -122,7 +122,7 @@ def test_what_the_device_raises_is_one_line(
     fail = raising(error)
     monkeypatch.setattr(checking, "checks", fail)
     monkeypatch.setattr(measuring, "measured_record", fail)
-    monkeypatch.setattr("drafter.model_to_run.model_to_run", lambda *_, **__: None)
+    monkeypatch.setattr("drafter.checkpoint.model_to_run", lambda *_, **__: None)
     result = specmodel("drafter", name, "gpt-oss")
     assert (result.exit_code, result.stdout) == (1, "")
     (line,) = result.stderr.splitlines()

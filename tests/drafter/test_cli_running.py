@@ -13,9 +13,9 @@ import torch
 from click.testing import Result
 
 from drafter.check_cases import CheckResult
+from drafter.checkpoint import random_weights
 from drafter.commands import check as check_command
 from drafter.config_json import draft_config
-from drafter.random_weights import random_weights
 from specmodel.errors import FormatError
 from specmodel.measurement import load_record
 from tests.extent import prove

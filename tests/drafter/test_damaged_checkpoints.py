@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drafter.checkpoint_contents import checkpoint_contents
-from drafter.checkpoint_vocabulary import draft_to_target
+from drafter.checkpoint_files import checkpoint_contents, draft_to_target
 from drafter.config_json import draft_config
 from specmodel.errors import FormatError
 

@@ -13,16 +13,15 @@ from specmodel.errors import MissingExtraError
 WITHOUT = "import sys\nfor name in ('torch', 'triton', 'safetensors'): sys.modules[name] = None\n"
 LIGHT = (
     "drafter",
-    "drafter.checkpoint_contents",
-    "drafter.checkpoint_vocabulary",
+    "drafter.checkpoint_files",
     "drafter.cli",
     "drafter.config_json",
     "drafter.floors",
-    "drafter.public_shapes",
-    "drafter.report.inspection",
+    "drafter.public_models",
+    "drafter.report.inspection_text",
     "drafter.spec",
 )
-NEEDS_TORCH = ("drafter.checkpoint", "drafter.random_weights")
+NEEDS_TORCH = ("drafter.checkpoint",)
 
 
 def python(code: str) -> "subprocess.CompletedProcess[str]":
@@ -64,7 +63,7 @@ def test_every_other_module_works_or_says_what_is_missing() -> None:
         for path in sorted(root.rglob("*.py"))
         if path.name != "__init__.py"
     ]
-    assert len(names) > 100
+    assert len(names) > 40
     code = (
         f"{WITHOUT}import importlib\n"
         "from specmodel.errors import MissingExtraError\n"

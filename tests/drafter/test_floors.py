@@ -5,10 +5,17 @@ from types import MappingProxyType
 
 import pytest
 
-from drafter.floors import USUAL_GPUS, gpu_label, memory_bound_tokens, step_floor
-from drafter.public_shapes import public_shape, public_shapes
-from drafter.step_work import cached_values_per_token, step_weights, step_work
-from drafter.tensor_shapes import expected_shapes
+from drafter.checkpoint_files import expected_shapes
+from drafter.floors import (
+    USUAL_GPUS,
+    cached_values_per_token,
+    gpu_label,
+    memory_bound_tokens,
+    step_floor,
+    step_weights,
+    step_work,
+)
+from drafter.public_models import public_shape, public_shapes
 from specmodel.errors import ParameterError, UnknownKeyError
 from specmodel.hardware import Gpu, gpu
 from specmodel.sources import sources

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from drafter.checkpoint_vocabulary import check_offsets
-from drafter.random_weights import random_weights
+from drafter.checkpoint import random_weights
+from drafter.checkpoint_files import check_offsets, expected_shapes
 from drafter.spec import DraftSpec, LatentHeads
-from drafter.tensor_shapes import expected_shapes
 
 SPEC = DraftSpec(
     hidden_size=256,

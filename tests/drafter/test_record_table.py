@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from drafter.report.baseline_verdict import baseline_verdict
-from drafter.report.record_table import bar_verdict, record_json, record_text
+from drafter.report.record_text import bar_verdict, baseline_verdict, record_json, record_text
 from specmodel.measurement import DraftRecord, StepTiming
 from tests.specmodel.measurement.example_record import example_record
 

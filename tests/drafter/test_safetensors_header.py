@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from drafter.safetensors_header import ITEM_BYTES, read_header
+from drafter.checkpoint_files import ITEM_BYTES, read_header
 from specmodel.errors import FormatError
 
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from calibration.readers.vllm_schedule import parse_schedule
 from calibration.tune.depth_by_batch import DepthRange, DepthSchedule, depth_schedule
 from calibration.tune.vllm import (
     ENGINES,
@@ -61,9 +62,8 @@ def test_a_made_schedule_comes_back_from_json_and_passes(flat_then_linear: Calib
 
 
 def test_a_schedule_comes_back_through_the_reader(flat_then_linear: Calibration) -> None:
-    reader = pytest.importorskip("calibration.readers.vllm_schedule")
     value = vllm_schedule(depth_schedule(flat_then_linear, {1: 1.70, 2: 2.15, 3: 2.40}))
-    assert reader.parse_schedule(json.loads(vllm_config_text(value))) == tuple(map(tuple, value))
+    assert parse_schedule(json.loads(vllm_config_text(value))) == tuple(map(tuple, value))
 
 
 def test_a_schedule_that_begins_above_1_says_so(make_system: MakeSystem) -> None:

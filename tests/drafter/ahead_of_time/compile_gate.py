@@ -32,13 +32,12 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
+from drafter.checkpoint_files import expected_shapes
 from drafter.engine.buckets import BATCH_BUCKETS
-from drafter.kernels.draft_shape import DraftShape
-from drafter.kernels.draft_steps import DraftSteps
+from drafter.kernels.draft_steps import DraftShape, DraftSteps
 from drafter.kernels.launch_plan import planned_for
-from drafter.public_shapes import public_shape, public_shapes
+from drafter.public_models import public_shape, public_shapes
 from drafter.spec import DraftSpec
-from drafter.tensor_shapes import expected_shapes
 
 ROOT = Path(__file__).resolve().parents[3]
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"

@@ -10,7 +10,7 @@ from drafter.engine.buckets import (
     row_bucket,
     split_bucket,
 )
-from drafter.public_shapes import public_shape
+from drafter.public_models import public_shape
 from specmodel.errors import ParameterError
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from drafter.checkpoint import random_weights
 from drafter.engine.captured_run import CapturedRun
 from drafter.engine.draft_engine import DraftedChain, DraftEngine
-from drafter.kernels.tree_best import Tree
-from drafter.random_weights import random_weights
+from drafter.kernels.tree import Tree
 from drafter.spec import DraftSpec
 from specmodel.errors import ParameterError
 

@@ -8,9 +8,9 @@ import torch
 
 from drafter import checks as checking
 from drafter.check_cases import CheckCase, CheckResult, check_cases
+from drafter.checkpoint import random_weights
 from drafter.checks import check_against_reference
 from drafter.kernels.draft_steps import DraftSteps
-from drafter.random_weights import random_weights
 from tests.extent import sample
 
 CHAIN = check_cases()[0]

@@ -16,7 +16,7 @@ from drafter.kernels.launch_plan import (
     power_of_two,
     tiles_for,
 )
-from drafter.public_shapes import public_shapes
+from drafter.public_models import public_shapes
 from drafter.tuning_table import TileRow, table_text
 
 

@@ -8,20 +8,15 @@ from typing import Any
 import pytest
 import torch
 
-from drafter.kernels.cache_space import CacheSpace
-from drafter.kernels.draft_shape import DraftShape
-from drafter.kernels.draft_steps import DraftSteps
-from drafter.kernels.fed import Fed
-from drafter.kernels.gate_up import gate_up
+from drafter.checkpoint import random_weights
+from drafter.kernels.draft_steps import DraftShape, DraftSteps
 from drafter.kernels.head import head
-from drafter.kernels.head_product import head_product
 from drafter.kernels.latent_attention import latent_attention
-from drafter.kernels.layer_buffers import LayerBuffers
-from drafter.kernels.layer_pass import _attend
-from drafter.kernels.linear import linear
-from drafter.kernels.packed_weights import PackedWeights
-from drafter.kernels.row_norm import row_norm
-from drafter.random_weights import random_weights
+from drafter.kernels.layer import CacheSpace, LayerBuffers, _attend
+from drafter.kernels.norm_rope import row_norm
+from drafter.kernels.numerics import Fed
+from drafter.kernels.products import gate_up, head_product, linear
+from drafter.kernels.weights import PackedWeights
 from drafter.reference.example import example_spec
 from drafter.spec import LatentHeads
 from specmodel.errors import ParameterError

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from drafter.random_weights import random_weights
+from drafter.checkpoint import random_weights
 from drafter.reference import DraftModel
 from drafter.reference.example import example_spec
 from drafter.spec import LatentHeads

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from drafter.reference.attention import attend
+from drafter.reference.layer import attend
 from specmodel.errors import ParameterError
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from drafter.reference import DraftModel, draft_chain
-from drafter.reference.chain import lowest_argmax
+from drafter.reference.drafts import lowest_argmax
 from specmodel.errors import ParameterError
 
 Request = tuple[DraftModel, Tensor, Tensor, Tensor]

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from drafter.random_weights import random_weights
+from drafter.checkpoint import random_weights
 from drafter.reference import DraftModel, draft_chain
 from drafter.reference.example import example_spec
-from drafter.reference.rms_norm import rms_norm
+from drafter.reference.layer import rms_norm
 from drafter.spec import DraftSpec, Rope
 from specmodel.errors import ParameterError
 

@@ -8,14 +8,16 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from drafter.random_weights import random_weights
+from drafter.checkpoint import random_weights
 from drafter.reference import DraftModel, draft_chain
-from drafter.reference.cache import KvCache
 from drafter.reference.example import example_spec
-from drafter.reference.latent_heads import latent_attention
-from drafter.reference.rms_norm import rms_norm
-from drafter.reference.rope import RotaryTable, rotate_neighbours
-from drafter.reference.rope_frequencies import rotary_frequencies, rotary_magnitude
+from drafter.reference.layer import KvCache, latent_attention, rms_norm
+from drafter.reference.rope import (
+    RotaryTable,
+    rotary_frequencies,
+    rotary_magnitude,
+    rotate_neighbours,
+)
 from drafter.spec import LatentHeads, Rope
 
 FOLDER = Path(__file__).parents[2] / "golden" / "drafter"

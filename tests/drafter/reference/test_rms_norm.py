@@ -1,6 +1,6 @@
 import torch
 
-from drafter.reference.rms_norm import rms_norm
+from drafter.reference.layer import rms_norm
 
 
 def test_rows_have_a_root_mean_square_of_one_whatever_their_scale() -> None:

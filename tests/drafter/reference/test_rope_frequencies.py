@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from drafter.reference.rope_frequencies import (
+from drafter.reference.rope import (
     latent_score_factor,
     rotary_frequencies,
     rotary_magnitude,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from drafter.reference import DraftModel, TreeDraft, draft_chain, draft_tree
-from drafter.reference.tree import Frontier
+from drafter.reference.drafts import Frontier
 from specmodel.errors import ParameterError
 
 Request = tuple[DraftModel, Tensor, Tensor, Tensor]

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drafter.reference.tree_selection import NO_PARENT, Candidates, ancestor_mask, best
+from drafter.reference.drafts import NO_PARENT, Candidates, ancestor_mask, best
 from specmodel.errors import ParameterError
 
 coarse = st.integers(0, 3).map(float)  # few values, so that many are equal

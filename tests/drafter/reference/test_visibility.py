@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from drafter.reference.visibility import visible_by_position, visible_in_tree
+from drafter.reference.layer import visible_by_position, visible_in_tree
 
 
 @pytest.mark.parametrize("window", [None, 1, 2, 5])

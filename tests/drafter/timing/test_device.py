@@ -5,11 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from drafter.timing.cuda_stopwatch import CudaStopwatch
-from drafter.timing.device_facts import DeviceFacts
-from drafter.timing.kernel_trace import kernel_times, summed
-from drafter.timing.memory_read import ReadBuffer
-from drafter.timing.stopwatch import SamplePlan, Work, timed
+from drafter.timing.device import DeviceFacts
+from drafter.timing.memory_read import ReadBuffer, kernel_times, summed
+from drafter.timing.stopwatch import CudaStopwatch, SamplePlan, Work, timed
 from specmodel.errors import ParameterError
 from specmodel.measurement import Clocks
 

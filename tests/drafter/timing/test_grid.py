@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from drafter.public_shapes import public_shape
-from drafter.timing.grid import FULL_GRID, GRIDS, QUICK_GRID, TimingGrid, fitting_contexts
+from drafter.public_models import public_shape
+from drafter.timing.works import FULL_GRID, GRIDS, QUICK_GRID, TimingGrid, fitting_contexts
 from specmodel.errors import ParameterError
 
 

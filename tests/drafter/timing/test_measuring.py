@@ -11,17 +11,14 @@ import torch
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
 
-from drafter.engine.shared_state import SharedState
-from drafter.model_to_run import ModelToRun
-from drafter.random_weights import random_weights
+from drafter.checkpoint import ModelToRun, random_weights
+from drafter.engine.draft_engine import SharedState
 from drafter.reference.example import example_spec
-from drafter.timing import draft_works, measuring
-from drafter.timing.draft_works import BaselineFailedError
-from drafter.timing.grid import StepLoad, TimingGrid
+from drafter.timing import measuring, works
 from drafter.timing.measuring import measured_record
 from drafter.timing.refusals import MeasurementCutError, MeasurementRefusedError
 from drafter.timing.stopwatch import SamplePlan
-from drafter.timing.work_source import WorkSource
+from drafter.timing.works import BaselineFailedError, StepLoad, TimingGrid, WorkSource
 from specmodel.measurement import Clocks, DraftRecord, KernelTiming, load_record, save_record
 
 GRID = TimingGrid(
@@ -329,13 +326,13 @@ def test_a_trace_that_fails_leaves_the_times_and_is_said(
 
 def test_the_trace_builds_no_baseline(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[StepLoad] = []
-    made = draft_works._baseline
+    made = works._baseline
 
     def build(source: WorkSource, load: StepLoad) -> Callable[[int], None]:
         built.append(load)
         return made(source, load)
 
-    monkeypatch.setattr(draft_works, "_baseline", build)
+    monkeypatch.setattr(works, "_baseline", build)
     measure()
     assert built == [StepLoad(batch, context, 1) for batch in (1, 4) for context in (16, 64)]
 

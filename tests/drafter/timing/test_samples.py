@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from drafter.timing.samples import (
+from drafter.timing.refusals import (
     Samples,
     difference,
     fitted_line,

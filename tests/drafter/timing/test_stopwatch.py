@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from drafter.timing.dry_stopwatch import DryStopwatch
 from drafter.timing.refusals import MeasurementRefusedError
-from drafter.timing.stopwatch import SamplePlan, Work, timed
+from drafter.timing.stopwatch import DryStopwatch, SamplePlan, Work, timed
 from specmodel.measurement import Clocks
 
 WORKS = [Work("one", lambda: None, 1e-4), Work("other", lambda: None, 3e-4)]

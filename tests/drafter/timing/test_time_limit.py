@@ -2,8 +2,7 @@
 
 from functools import partial
 
-from drafter.timing.grid import StepLoad
-from drafter.timing.time_limit import TimeLimit
+from drafter.timing.works import StepLoad, TimeLimit
 
 
 class Clock:

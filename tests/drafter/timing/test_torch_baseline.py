@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from drafter.kernels.packed_weights import PackedWeights
-from drafter.random_weights import random_weights
+from drafter.checkpoint import random_weights
+from drafter.kernels.weights import PackedWeights
 from drafter.reference import DraftModel, draft_chain
 from drafter.reference.example import example_spec
 from drafter.spec import LatentHeads, Rope
-from drafter.timing.torch_baseline import NoAttentionKernelError, TorchBaseline
+from drafter.timing.works import NoAttentionKernelError, TorchBaseline
 from specmodel.errors import ParameterError
 
 SWITCHES: list[dict[str, Any]] = [

@@ -6,10 +6,18 @@ import pytest
 import torch
 
 from drafter.kernels.launch_plan import Tiles, default_tiles
-from drafter.public_shapes import public_shape
+from drafter.public_models import public_shape
 from drafter.timing.refusals import MeasurementRefusedError
-from drafter.tuned_products import Product, by_row, products
-from drafter.tuning import Found, best_tiles, candidates, shared_candidates, tuned_rows
+from drafter.tuning import (
+    Found,
+    Product,
+    best_tiles,
+    by_row,
+    candidates,
+    products,
+    shared_candidates,
+    tuned_rows,
+)
 
 PRODUCT = Product("down", 64, 96)
 TRIES = [Tiles(block_n=n, block_k=64, num_warps=4, num_stages=1) for n in (2, 8, 16)]

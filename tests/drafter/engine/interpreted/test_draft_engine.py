@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
+from drafter.checkpoint import random_weights
 from drafter.engine.buckets import Bucket
 from drafter.engine.draft_engine import DraftedChain, DraftEngine
-from drafter.kernels.tree_best import Tree
-from drafter.random_weights import random_weights
+from drafter.kernels.tree import Tree
 from drafter.reference import DraftModel, draft_chain, draft_tree
 from drafter.reference.example import example_spec
 from drafter.spec import DraftSpec, LatentHeads

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from drafter.kernels.attention import attention
-from drafter.kernels.attention_merge import attention_merge
+from drafter.kernels.attention import attention, attention_merge
 from tests.extent import sample
 
 TYPES = [torch.float32, torch.float16, torch.bfloat16]

@@ -7,8 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from drafter.checkpoint import load_checkpoint
-from drafter.kernels.draft_shape import DraftShape
-from drafter.kernels.draft_steps import DraftSteps
+from drafter.kernels.draft_steps import DraftShape, DraftSteps
 from tests.extent import sample
 
 FOLDER = Path(__file__).parents[3] / "golden" / "drafter"

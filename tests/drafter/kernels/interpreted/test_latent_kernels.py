@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 import torch
 
-from drafter.kernels.attention_merge import attention_merge
-from drafter.kernels.head_product import head_product
-from drafter.kernels.latent_attention import latent_attention
-from drafter.kernels.latent_block import score_scale
-from drafter.kernels.latent_cache import latent_cache
-from drafter.kernels.rope_table import rope_table
-from drafter.reference.rope_frequencies import latent_score_factor
+from drafter.kernels.attention import attention_merge
+from drafter.kernels.latent_attention import latent_attention, latent_cache
+from drafter.kernels.layer import score_scale
+from drafter.kernels.norm_rope import rope_table
+from drafter.kernels.products import head_product
+from drafter.reference.rope import latent_score_factor
 from drafter.spec import Rope
 from tests.extent import sample
 

@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from drafter.kernels.gate_up import gate_up
-from drafter.kernels.input_product import input_product
 from drafter.kernels.launch_plan import Tiles
-from drafter.kernels.linear import linear
+from drafter.kernels.products import gate_up, input_product, linear
 from tests.extent import sample
 
 TYPES = [torch.float32, torch.float16, torch.bfloat16]

@@ -6,13 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from drafter.kernels.extend_plan import extend_plan
-from drafter.kernels.layer_input import layer_input
-from drafter.kernels.rope_cache import rope_cache
-from drafter.kernels.rope_table import rope_table
-from drafter.kernels.row_norm import row_norm
-from drafter.reference.rope import RotaryTable
-from drafter.reference.rope_frequencies import rotary_frequencies, rotary_magnitude
+from drafter.kernels.draft_steps import extend_plan
+from drafter.kernels.layer import layer_input
+from drafter.kernels.norm_rope import rope_cache, rope_table, row_norm
+from drafter.reference.rope import RotaryTable, rotary_frequencies, rotary_magnitude
 from drafter.spec import Rope
 from tests.extent import sample
 

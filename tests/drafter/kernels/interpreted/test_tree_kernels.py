@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from drafter.kernels.tree_best import Tree, tree_best
-from drafter.kernels.tree_level import Candidates, Frontier, tree_level
+from drafter.kernels.tree import Candidates, Frontier, Tree, tree_best, tree_level
 from tests.extent import sample
 
 INF = float("inf")

@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from drafter.kernels.draft_shape import DraftShape
-from drafter.kernels.draft_steps import DraftSteps
-from drafter.random_weights import random_weights
-from drafter.reference.cache import KvCache
-from drafter.reference.chain import draft_chain
+from drafter.checkpoint import random_weights
+from drafter.kernels.draft_steps import DraftShape, DraftSteps
 from drafter.reference.draft_model import DraftModel
-from drafter.reference.tree import Frontier
+from drafter.reference.drafts import Frontier, draft_chain
+from drafter.reference.layer import KvCache
 from drafter.spec import DraftSpec, LatentHeads, Rope
 from tests.extent import prove, sample
 

@@ -6,16 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from drafter.model_to_run import ModelToRun
-from drafter.random_weights import random_weights
+from drafter.checkpoint import ModelToRun, random_weights
 from drafter.reference.example import example_spec
 from drafter.spec import DraftSpec, LatentHeads
-from drafter.timing.draft_works import BaselineFailedError
-from drafter.timing.dry_stopwatch import DryStopwatch
-from drafter.timing.grid import DRY_GRID
 from drafter.timing.measuring import measured_record
 from drafter.timing.memory_read import LINE, memory_read
-from drafter.timing.torch_baseline import TorchBaseline
+from drafter.timing.stopwatch import DryStopwatch
+from drafter.timing.works import DRY_GRID, BaselineFailedError, TorchBaseline
 from specmodel.errors import FormatError, ParameterError
 from specmodel.measurement import DraftRecord, load_record, save_record
 

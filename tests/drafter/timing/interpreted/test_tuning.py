@@ -7,26 +7,17 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from drafter.kernels import draft_steps, layer_pass
-from drafter.kernels.draft_shape import DraftShape
-from drafter.kernels.draft_steps import DraftSteps
+from drafter import tuning as tuned
+from drafter.checkpoint import random_weights
+from drafter.kernels import draft_steps, layer
+from drafter.kernels.draft_steps import DraftShape, DraftSteps
 from drafter.kernels.head import head
 from drafter.kernels.launch_plan import Tiles
-from drafter.random_weights import random_weights
 from drafter.reference.example import example_spec
 from drafter.spec import DraftSpec
-from drafter.timing.dry_stopwatch import DryStopwatch
 from drafter.timing.refusals import MeasurementRefusedError
-from drafter.tuned_launches import (
-    gate_up_launches,
-    head_launches,
-    input_launches,
-    linear_launches,
-)
-from drafter.tuned_launches.kinds import launches_of
-from drafter.tuned_launches.launches import Launches
-from drafter.tuned_products import Product, products
-from drafter.tuning import best_tiles
+from drafter.timing.stopwatch import DryStopwatch
+from drafter.tuning import Launches, Product, best_tiles, launches_of, products
 from tests.extent import sample
 
 CPU = torch.device("cpu")
@@ -42,13 +33,6 @@ EVERY = [
     Product("head", 139, 48, feeds_normed=True),
     Product("fc", 33, 72, has_bias=True),
 ]
-MODULES = {
-    "linear": linear_launches,
-    "gate_up": gate_up_launches,
-    "head": head_launches,
-    "input_product": input_launches,
-}
-"""Where the sweep launches each function from."""
 PLACES = {"linear": (0, 1, 2), "gate_up": (0, 1, 3), "head": (0, 1, 2), "input_product": (2, 5, 6)}
 """Which arguments of each are inputs and weights, and where those begin that it writes."""
 
@@ -123,21 +107,21 @@ def test_tiles_whose_result_is_wrong_are_refused(
     function = {"gate and up": "gate_up", "head": "head", "qkv": "input_product"}.get(
         product.name, "linear"
     )
-    sound = getattr(MODULES[function], function)
+    sound = getattr(tuned, function)
 
     def wrong_unless_32(*arguments: Any, tiles: Tiles, **options: Any) -> None:
         sound(*arguments, tiles=tiles, **options)
         if tiles.block_n != 32:
             damage(*arguments)
 
-    monkeypatch.setattr(MODULES[function], function, wrong_unless_32)
+    monkeypatch.setattr(tuned, function, wrong_unless_32)
     found = best_tiles([product], tokens, DryStopwatch(), device=CPU, tries=TRIES)
     assert found.tiles.block_n == 32
     assert found.default_s == float("inf")  # the rule's own 128 rows were wrong too
 
 
 def test_a_row_without_right_tiles_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear_launches, "linear", lambda *_, **__: None)
+    monkeypatch.setattr(tuned, "linear", lambda *_, **__: None)
     with pytest.raises(MeasurementRefusedError, match="no tiles give what fp64 gives"):
         best_tiles([EVERY[4]], 2, DryStopwatch(), device=CPU, tries=TRIES[:1])
 
@@ -150,7 +134,7 @@ def test_tiles_of_a_row_have_to_be_right_for_every_product_of_it(
         if tiles.block_n == 16:
             wrong_maximum(*arguments)
 
-    monkeypatch.setattr(head_launches, "head", wrong_for_16)
+    monkeypatch.setattr(tuned, "head", wrong_for_16)
     row = [Product("gate and up", 140, 48), HEAD]
     found = best_tiles(row, 2, DryStopwatch(), device=CPU, tries=TRIES)
     assert found.tiles.block_n != 16
@@ -198,8 +182,8 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
 
         return run
 
-    for module in (layer_pass, draft_steps, *MODULES.values()):
-        for name in MODULES:
+    for module in (layer, draft_steps, tuned):
+        for name in PLACES:
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, record(name, getattr(module, name)))
     return seen

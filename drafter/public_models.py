@@ -1,0 +1,225 @@
+"""Public draft models: shapes by name, and what a command is asked to inspect."""
+
+import difflib
+import os
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import Any, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drafter.checkpoint_files import (
+    DRAFT_TO_TARGET,
+    CheckpointContents,
+    checkpoint_contents,
+    draft_to_target,
+)
+from drafter.spec import DraftSpec, LatentHeads, Rope
+from specmodel.errors import UnknownKeyError
+from specmodel.sources import source
+
+CONFIDENCES: Final = ("template", "card", "secondary", "unverified")
+"""What a shape was read from, from best to none."""
+
+_MOST_CHARACTERS: Final = 200
+_ABOUT: Final = (
+    "name",
+    "target_model",
+    "draft_models",
+    "confidence",
+    "source_keys",
+    "locator",
+    "notes",
+)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicShape:
+    """A public draft model as a spec, with where its numbers come from."""
+
+    name: str
+    spec: DraftSpec
+    target_model: str
+    draft_models: tuple[str, ...]
+    confidence: str
+    source_keys: tuple[str, ...]
+    locator: str
+    notes: str = ""
+
+
+@cache
+def public_shapes() -> Mapping[str, PublicShape]:
+    """Every public shape by its name.
+
+    Read once from ``data/public_shapes.toml``. Templates [specforge-configs]_ and [torchspec-configs]_
+    for the most part; a checkpoint may differ from its template.
+    """
+    text = resources.files("drafter").joinpath("data", "public_shapes.toml").read_text("utf-8")
+    shapes = [_shape(table) for table in tomllib.loads(text)["shape"]]
+    return MappingProxyType({shape.name: shape for shape in shapes})
+
+
+def public_shape(name: str) -> PublicShape:
+    """Public shape of that name.
+
+    Named after the target model.
+    """
+    names = {_folded(each): each for each in public_shapes()}
+    short = str(name)[:_MOST_CHARACTERS]
+    folded = _folded(short)
+    if folded in names:
+        return public_shapes()[names[folded]]
+    close = difflib.get_close_matches(folded, names, n=5, cutoff=0.5)
+    raise UnknownKeyError(
+        "draft shape", short, [names[each] for each in close] or list(public_shapes())
+    )
+
+
+def _folded(name: str) -> str:
+    """Name without case, marks and blanks."""
+    return re.sub(r"[\W_]+", "", name).casefold()
+
+
+def _shape(table: dict[str, Any]) -> PublicShape:
+    """Record of one table of the file."""
+    counts = {key: value for key, value in table.items() if key not in _ABOUT}
+    latent, rope = counts.pop("latent", None), counts.pop("rope", None)
+    spec = DraftSpec(
+        target_hidden_size=counts.pop("target_hidden_size", counts["hidden_size"]),
+        num_aux_states=counts.pop("num_aux_states", 3),
+        latent=None if latent is None else LatentHeads(**latent),
+        rope=Rope() if rope is None else Rope(**rope),
+        **counts,
+    )
+    return PublicShape(
+        name=table["name"],
+        spec=spec,
+        target_model=table["target_model"],
+        draft_models=tuple(table["draft_models"]),
+        confidence=table["confidence"],
+        source_keys=tuple(table["source_keys"]),
+        locator=table["locator"],
+        notes=table.get("notes", ""),
+    )
+
+
+_SHOWN_CHARACTERS: Final = 200
+
+SWITCHES: Final = (
+    "norm_before_residual",
+    "fc_norm",
+    "norm_before_fc",
+    "norm_output",
+    "qk_norm",
+    "attention_bias",
+    "fc_bias",
+    "use_aux_hidden_state",
+)
+"""Switches of a spec, in the order of a report."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A draft model and what is known about it."""
+
+    name: str
+    kind: str
+    spec: DraftSpec
+    layout: str
+    target_model: str | None
+    aux_layer_ids: tuple[int, ...] | None
+    stored_bytes: dict[str, int]
+    num_tensors: int
+    vocabulary_map: str
+    replaced: dict[str, str]
+    sources: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def names_folder(text: str) -> bool:
+    """Whether a text names a place in the file system, not a public shape.
+
+    A folder that has the name of a shape wins.
+    """
+    return os.sep in text or text.endswith(".json") or os.path.lexists(text)
+
+
+def named_subject(name: str) -> Subject:
+    """Facts of the checkpoint in a folder, or of the public shape of a name.
+
+    No weight is read.
+    """
+    if names_folder(name):
+        contents = checkpoint_contents(name)
+        return checkpoint_subject(contents, draft_to_target(contents))
+    try:
+        return shape_subject(public_shape(name))
+    except UnknownKeyError as error:
+        what = "folder or draft shape"
+        raise UnknownKeyError(what, name[:_SHOWN_CHARACTERS], error.known) from None
+
+
+def checkpoint_subject(contents: CheckpointContents, offsets: NDArray[np.int64]) -> Subject:
+    """Facts of a checkpoint.
+
+    Whether draft tokens ascend with target tokens says which writer made the map; it changes nothing.
+    """
+    config = contents.config
+    stored: Counter[str] = Counter()
+    for entry in contents.tensors.values():
+        stored[entry.dtype] += entry.num_bytes
+    ascending = bool(np.all(np.diff(offsets) >= 0))
+    if DRAFT_TO_TARGET in contents.replaced:
+        told = "none: draft tokens are target tokens"
+    else:
+        told = "offsets, " + ("ascending" if ascending else "not in the order of target tokens")
+    return Subject(
+        name=contents.folder.resolve().name or str(contents.folder),
+        kind="checkpoint",
+        spec=config.spec,
+        layout=f"{config.layout} ({config.architecture})",
+        target_model=config.target_model,
+        aux_layer_ids=config.aux_layer_ids,
+        stored_bytes=dict(stored.most_common()),
+        num_tensors=len(contents.tensors),
+        vocabulary_map=told,
+        replaced={
+            name: text for name, text in contents.replaced.items() if name != DRAFT_TO_TARGET
+        },
+        sources=(),
+        notes=contents.notes,
+    )
+
+
+def shape_subject(shape: PublicShape) -> Subject:
+    """Facts of a public shape.
+
+    A shape has no files; a real checkpoint may differ from it.
+    """
+    remarks = (shape.notes,) if shape.notes else ()
+    return Subject(
+        name=shape.name,
+        kind="public shape",
+        spec=shape.spec,
+        layout=f"none: numbers of a public draft model (confidence: {shape.confidence})",
+        target_model=shape.target_model,
+        aux_layer_ids=None,
+        stored_bytes={},
+        num_tensors=0,
+        vocabulary_map="",
+        replaced={},
+        sources=tuple(f"{source(key).title}: {shape.locator}" for key in shape.source_keys),
+        notes=(
+            *remarks,
+            "checkpoints may differ from this shape; inspect the folder of a real one",
+        ),
+    )

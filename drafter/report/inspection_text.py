@@ -1,0 +1,361 @@
+"""An inspected model, its floors and its checks as text."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from drafter.check_cases import GRAPH, MOST_ALLOWED, OVERLAP, TORCH_ERRORS, CheckResult
+from drafter.floors import Floor, StepWeights, gpu_label, step_weights
+from drafter.public_models import SWITCHES, Subject
+from drafter.report.layout import WIDTH, labelled, microseconds, noted, table
+from drafter.spec import DraftSpec, Rope
+from specmodel.units import GIGA, MEGA, MICRO, TERA
+
+FLOOR_NOTE = "a floor is a bound from bytes and bandwidth; nothing was measured here"
+"""Said in every report."""
+
+
+def inspection_text(
+    subject: Subject, floors: Sequence[Floor], context_tokens: int, batch_size: int
+) -> str:
+    """Return a draft model as text for a terminal."""
+    notes = [noted(note) for note in (*subject.notes, FLOOR_NOTE)]
+    pieces = [
+        "\n".join(_facts(subject)),
+        _weights(step_weights(subject.spec)),
+        _load(floors[0], context_tokens, batch_size) + "\n" + _floors(floors),
+        "\n".join(["Notes", *notes]),
+    ]
+    return "\n\n".join(pieces)
+
+
+def _facts(subject: Subject) -> list[str]:
+    """What it is, in labelled lines."""
+    spec = subject.spec
+    lines = [
+        labelled("draft model", f"{subject.name} ({subject.kind})"),
+        labelled("layout", subject.layout),
+        labelled("target model", subject.target_model or "not stated"),
+        labelled("widths", _widths(spec)),
+        labelled("attention", _attention(spec)),
+        labelled("rope", _rope(spec.rope)),
+        labelled(
+            "vocabulary",
+            f"{spec.draft_vocab_size} of {spec.target_vocab_size} tokens{_map(subject)}",
+        ),
+        labelled("fed with", _states(subject)),
+        labelled("switches", ", ".join(_switches_on(spec)) or "none"),
+    ]
+    if subject.num_tensors:
+        stored = ", ".join(
+            f"{size / MEGA:.1f} MB {dtype}" for dtype, size in subject.stored_bytes.items()
+        )
+        lines.append(labelled("files", f"{subject.num_tensors} tensors: {stored}"))
+    lines += [
+        labelled("not in files", f"{name}; {text} is used")
+        for name, text in subject.replaced.items()
+    ]
+    lines += [labelled("source", each) for each in subject.sources]
+    return lines
+
+
+def _map(subject: Subject) -> str:
+    """The map between the vocabularies in words; a shape has none."""
+    return f"; map: {subject.vocabulary_map}" if subject.num_tensors else ""
+
+
+def _widths(spec: DraftSpec) -> str:
+    """Widths in words."""
+    target = (
+        "as the target"
+        if spec.hidden_size == spec.target_hidden_size
+        else f"target {spec.target_hidden_size}"
+    )
+    return f"hidden {spec.hidden_size} ({target}), MLP {spec.mlp_width}, 1 layer"
+
+
+def _attention(spec: DraftSpec) -> str:
+    """Attention in words."""
+    window = "" if spec.sliding_window is None else f", window {spec.sliding_window} tokens"
+    if spec.latent is None:
+        return f"{spec.num_heads} heads, {spec.num_kv_heads} for keys and values, of {spec.head_dim}{window}"
+    heads = spec.latent
+    return (
+        f"latent (MLA): {spec.num_heads} heads, ranks {heads.query_rank} and {heads.kv_rank}, head "
+        f"{heads.nope_dim} + {heads.rope_dim} with position, value {heads.value_dim}"
+    )
+
+
+def _rope(rope: Rope) -> str:
+    """Rotation in words."""
+    text = f"{rope.kind}, theta {rope.theta:.10g}"
+    if rope.kind != "default":
+        text += f", factor {rope.factor:g}"
+    if rope.original_max_positions is not None:
+        text += f" from {rope.original_max_positions} positions"
+    return text
+
+
+def _states(subject: Subject) -> str:
+    """Captured states in words."""
+    spec = subject.spec
+    if not spec.use_aux_hidden_state:
+        return "the final state of the target, without fusion"
+    ids = subject.aux_layer_ids
+    where = "layers not listed" if ids is None else f"layer ids {', '.join(map(str, ids))}"
+    return f"{spec.num_aux_states} states of the target; {where}"
+
+
+def _switches_on(spec: DraftSpec) -> list[str]:
+    """Names of the switches that are not at their usual side."""
+    on = [name for name in SWITCHES if name != "use_aux_hidden_state" and getattr(spec, name)]
+    return on if spec.use_aux_hidden_state else [*on, "use_aux_hidden_state off"]
+
+
+def _weights(weights: StepWeights) -> str:
+    """Parameters of a step, by part."""
+    parts = {
+        "queries, keys, values": weights.attention_inputs,
+        "attention output": weights.attention_output,
+        "MLP": weights.mlp,
+        "head": weights.head,
+    }
+    rows = [["weights of a step", "parameters", "MB (bf16)", "share"]]
+    rows += [
+        [name, f"{count / MEGA:.1f} M", f"{2 * count / MEGA:.1f}", f"{count / weights.step:.0%}"]
+        for name, count in (*parts.items(), ("all", weights.step))
+    ]
+    rows.append(
+        [
+            "fusion (extend only)",
+            f"{weights.fusion / MEGA:.1f} M",
+            f"{2 * weights.fusion / MEGA:.1f}",
+            "",
+        ]
+    )
+    return table(rows, align="lrrr")
+
+
+def _load(floor: Floor, context_tokens: int, batch_size: int) -> str:
+    """What a step moves and computes at the load."""
+    work = floor.work
+    return labelled(
+        "a step",
+        f"batch {batch_size}, context {context_tokens} tokens: {work.weight_bytes / MEGA:.1f} MB weights + "
+        f"{work.cache_bytes / MEGA:.1f} MB cache, {work.flop / GIGA:.2f} GFLOP",
+    )
+
+
+def _floors(floors: Sequence[Floor]) -> str:
+    """Floor on each device, at both bandwidths."""
+    rows = [["GPU", "TB/s", "floor us", "measured TB/s", "floor us", "extend adds us"]]
+    for floor in floors:
+        read = floor.gpu.measured_read_bandwidth_bytes_per_s
+        rows.append(
+            [
+                gpu_label(floor.gpu),
+                f"{floor.gpu.bandwidth_bytes_per_s() / TERA:.2f}",
+                microseconds(floor.datasheet_s) + (" (compute)" if floor.compute_bound else ""),
+                "-" if read is None else f"{read / TERA:.2f}",
+                "-" if floor.measured_s is None else microseconds(floor.measured_s),
+                f"+{microseconds(floor.extend_adds_s)}",
+            ]
+        )
+    return table(rows, align="lrrrrr")
+
+
+def inspection_json(
+    subject: Subject, floors: Sequence[Floor], context_tokens: int, batch_size: int
+) -> dict[str, Any]:
+    """Return a draft model for machines."""
+    weights, work = step_weights(subject.spec), floors[0].work
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "name": subject.name,
+        "kind": subject.kind,
+        "layout": subject.layout,
+        "target_model": subject.target_model,
+        "spec": dataclasses.asdict(subject.spec),
+        "aux_layer_ids": None if subject.aux_layer_ids is None else list(subject.aux_layer_ids),
+        "stored_bytes": subject.stored_bytes,
+        "num_tensors": subject.num_tensors,
+        "vocabulary_map": subject.vocabulary_map,
+        "replaced": subject.replaced,
+        "parameters": {**dataclasses.asdict(weights), "step": weights.step},
+        "context_tokens": context_tokens,
+        "batch_size": batch_size,
+        "weight_bytes": work.weight_bytes,
+        "cache_bytes": work.cache_bytes,
+        "extend_bytes": work.extend_bytes,
+        "flop": work.flop,
+        "measured": False,
+        "floors": [floor_json(floor) for floor in floors],
+        "sources": list(subject.sources),
+        "notes": list(subject.notes),
+    }
+
+
+SCHEMA_VERSION: Final = 1
+"""Layout of the JSON; it rises when a key changes its meaning."""
+
+FLOOR_TABLE_NOTE: Final = (
+    "Least time of a draft step, from its bytes and the datasheet's bandwidth (and the bf16 rate where that is "
+    "slower). Nothing here was measured; kernels and launches come on top. MB: weights that a step reads "
+    "(bf16)."
+)
+"""Said below every table."""
+
+
+def floors_text(floors: Mapping[str, Sequence[Floor]], context_tokens: int, batch_size: int) -> str:
+    """Return a table of floors."""
+    title = f"Floor of a draft step: batch {batch_size}, context {context_tokens} tokens"
+    count = len(next(iter(floors.values())))
+    tables: list[str] = []
+    start = 0
+    while start < count:
+        end = count
+        while end > start + 1 and _width(_table(floors, start, end)) > WIDTH:
+            end -= 1
+        tables.append(_table(floors, start, end))
+        start = end
+    return "\n\n".join([title, *tables, noted(FLOOR_TABLE_NOTE)])
+
+
+def _table(floors: Mapping[str, Sequence[Floor]], start: int, end: int) -> str:
+    """Some of the devices side by side."""
+    first = next(iter(floors.values()))[start:end]
+    head = ["draft model", "MB", *(gpu_label(floor.gpu) for floor in first), "extend adds"]
+    units = ["", "", *("us" for _ in first), f"us, {gpu_label(first[0].gpu)}"]
+    rows = [
+        [
+            name,
+            f"{each[0].work.weight_bytes / MEGA:.0f}",
+            *(microseconds(floor.datasheet_s) for floor in each[start:end]),
+            f"+{microseconds(each[start].extend_adds_s)}",
+        ]
+        for name, each in floors.items()
+    ]
+    return table([head, units, *rows], align="lr" + "r" * len(first) + "r")
+
+
+def _width(text: str) -> int:
+    """Columns of the longest line."""
+    return max(map(len, text.splitlines()))
+
+
+def floors_json(
+    floors: Mapping[str, Sequence[Floor]], context_tokens: int, batch_size: int
+) -> dict[str, Any]:
+    """Return floors for machines."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "context_tokens": context_tokens,
+        "batch_size": batch_size,
+        "measured": False,
+        "draft_models": [
+            {
+                "name": name,
+                "weight_bytes": each[0].work.weight_bytes,
+                "cache_bytes": each[0].work.cache_bytes,
+                "extend_bytes": each[0].work.extend_bytes,
+                "flop": each[0].work.flop,
+                "floors": [floor_json(floor) for floor in each],
+            }
+            for name, each in floors.items()
+        ],
+    }
+
+
+def floor_json(floor: Floor) -> dict[str, Any]:
+    """Return one floor for machines; times in microseconds."""
+    measured = floor.measured_s
+    return {
+        "gpu": floor.gpu.name,
+        "bandwidth_bytes_per_s": floor.gpu.memory_bandwidth_bytes_per_s,
+        "floor_us": floor.datasheet_s / MICRO,
+        "measured_read_bandwidth_bytes_per_s": floor.gpu.measured_read_bandwidth_bytes_per_s,
+        "floor_at_measured_bandwidth_us": None if measured is None else measured / MICRO,
+        "extend_adds_us": floor.extend_adds_s / MICRO,
+        "compute_bound": floor.compute_bound,
+    }
+
+
+"""Layout of the JSON; it rises when a key changes its meaning."""
+
+
+_SHORT: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+
+
+def checks_text(results: Sequence[CheckResult], where: str) -> str:
+    """Return a table of checks."""
+    rows = [["draft", "type", "compared", "error", "torch", "allowed", "tokens", ""]]
+    rows += [
+        [
+            each.name,
+            _SHORT[each.dtype],
+            each.quantity,
+            f"{each.error:.1e}",
+            "-" if each.torch_error is None else f"{each.torch_error:.1e}",
+            f"{each.limit:.1e}",
+            f"{each.equal_tokens}/{each.tokens}" if each.tokens else "-",
+            "ok" if each.passed else "FAILED",
+        ]
+        for each in results
+    ]
+    failed = sum(not each.passed for each in results)
+    note = (
+        "Relative error of the norm of a row of logits against fp64 torch, the largest of a draft; "
+        "torch: that of the same draft in plain torch, in the same type; allowed: the limit of the type; "
+        f"for a checkpoint twice what torch loses where that is more, up to {MOST_ALLOWED:g}; tokens: "
+        "best guesses that agree, of those whose margin is large enough to tell."
+    )
+    notes = [noted(note)]
+    if any(each.quantity in {GRAPH, OVERLAP} for each in results):
+        notes.append(
+            noted(
+                "graph = eager: 0 where every bit is that of launches in turn, else 1; overlap ~ eager: "
+                "the largest relative error of scores and cache against launches in turn; tokens: every "
+                "integer of the draft."
+            )
+        )
+    coarse = [each for each in results if not each.passed and _is_coarse(each)]
+    if coarse:
+        notes.append(
+            noted(
+                f"in {', '.join(sorted({_SHORT[each.dtype] for each in coarse}))} torch itself loses more "
+                "than a check can tell from wrong kernels; check these weights with --dtype float32"
+            )
+        )
+    verdict = f"{failed} of {len(results)} failed" if failed else f"all {len(results)} passed"
+    title = f"Kernels on {where}"
+    return "\n\n".join([title, table(rows, align="lllrrrrl"), "\n".join(notes), verdict])
+
+
+def _is_coarse(result: CheckResult) -> bool:
+    """Whether the type costs these weights so much that nothing can be said of the kernels."""
+    lost = result.torch_error
+    return lost is not None and not TORCH_ERRORS * lost <= MOST_ALLOWED
+
+
+def checks_json(results: Sequence[CheckResult], where: str) -> dict[str, Any]:
+    """Return checks for machines."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "device": where,
+        "passed": all(each.passed for each in results),
+        "checks": [
+            {
+                "name": each.name,
+                "dtype": each.dtype,
+                "compared": each.quantity,
+                # JSON has no infinity
+                "error": min(each.error, 1e308),
+                "torch_error": None if each.torch_error is None else min(each.torch_error, 1e308),
+                "allowed": each.limit,
+                "tokens": each.tokens,
+                "equal_tokens": each.equal_tokens,
+                "passed": each.passed,
+            }
+            for each in results
+        ],
+    }

@@ -1,0 +1,595 @@
+"""What is captured and timed for each load, a draft or the same step in eager torch, and within what time."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple, final
+
+import torch
+from torch.nn.attention.bias import causal_lower_right
+
+from drafter.engine.buckets import Bucket, cache_readers, split_bucket
+from drafter.engine.draft_engine import SharedState
+from drafter.floors import StepWork, cached_values_per_token, step_work
+from drafter.kernels.draft_steps import DraftSteps
+from drafter.kernels.norm_rope import rope_table
+from drafter.kernels.weights import GroupedWeights, PackedWeights
+from drafter.spec import DraftSpec
+from drafter.timing.device import first_line
+from drafter.timing.memory_read import ReadBuffer
+from drafter.timing.refusals import (
+    Difference,
+    MeasurementRefusedError,
+    Samples,
+    check_spread,
+    difference,
+    step_difference,
+)
+from drafter.timing.stopwatch import SamplePlan, Work
+from specmodel.errors import ParameterError, SpecModelError
+
+_WINDOWED: Final = "a sliding window"
+_NO_KERNEL: Final = (
+    "no viable backend",
+    "no available kernel",
+    "no kernel found to launch",
+    "only supports ampere",
+    "only supports head dimension",
+    "flash attention build does not support",
+    "could not run 'aten::",
+)
+"""Words with which torch says that none of its kernels of attention takes the device, type or heads."""
+
+
+class NoAttentionKernelError(SpecModelError, RuntimeError):
+    """torch has no kernel of attention for this device, type or these heads."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"torch has no kernel of attention for it: {reason}")
+
+
+@final
+class TorchBaseline:
+    """A chain of drafts in torch, on static buffers, so that a graph can be captured of it.
+
+    Every request is as long as the others, so attention reads slices of the cache without a mask and
+    torch can take its fastest kernel. Gate and up are one product. It rounds as engines do: to the
+    storage type after every operation. drafter.md 20.
+    """
+
+    def __init__(
+        self,
+        spec: DraftSpec,
+        packed: PackedWeights,
+        *,
+        batch_size: int,
+        context_tokens: int,
+        accepted: int,
+        num_steps: int,
+        context_for_rope: int | None = None,
+    ) -> None:
+        if spec.sliding_window is not None:
+            raise ParameterError(
+                "attention", _WINDOWED, "without one", "there is no baseline for it"
+            )
+        if not isinstance(packed.attention, GroupedWeights):
+            raise ParameterError(
+                "attention", "latent", "grouped heads", "there is no baseline for it"
+            )
+        self.spec, self.packed, self._norms = spec, packed, packed.attention
+        self.context_tokens, self.accepted = context_tokens, accepted
+        head = packed.head
+        dtype, device = head.dtype, head.device
+        slots = context_tokens + accepted + num_steps
+        states = spec.num_captured_states
+        self.tokens = torch.zeros(batch_size, accepted, dtype=torch.int64, device=device)
+        self.captured = torch.zeros(
+            batch_size, accepted, states * spec.target_hidden_size, dtype=dtype, device=device
+        )
+        cache = (batch_size, spec.num_kv_heads, slots, spec.head_dim)
+        self.keys, self.values = (torch.zeros(cache, dtype=dtype, device=device) for _ in range(2))
+        self.drafted = torch.zeros(batch_size, num_steps, dtype=torch.int64, device=device)
+        cosine, sine = rope_table(
+            spec.rope,
+            head_dim=spec.head_dim,
+            num_positions=slots,
+            max_positions=spec.max_positions,
+            context_tokens=context_for_rope,
+            device=device,
+        )
+        self._cosine, self._sine = cosine.to(dtype), sine.to(dtype)
+        self._gate_up = torch.cat([packed.gate, packed.up])
+
+    def run(self, num_steps: int) -> None:
+        """Draft a chain of so many tokens into `drafted`.
+
+        Nothing is read back, so it can be captured.
+        """
+        place = self.context_tokens
+        stream = self._layer(self.tokens, self._fused_states(), place)[:, -1:]
+        place += self.accepted
+        token = self._guess(stream, 0)
+        for step in range(1, num_steps):
+            carry = self._norm(stream, self.packed.final_norm) if self.spec.norm_output else stream
+            stream = self._layer(token, carry, place)
+            place += 1
+            token = self._guess(stream, step)
+
+    def _norm(self, values: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """RMSNorm of the last axis."""
+        functional = torch.nn.functional
+        return functional.rms_norm(values, weight.shape, weight, self.spec.rms_norm_eps)
+
+    def _fused_states(self) -> torch.Tensor:
+        """Hidden states from the captured ones: [B, M, H]."""
+        packed, states = self.packed, self.captured
+        if packed.fc is None:
+            return states
+        if packed.state_norm is not None:
+            parts = states.unflatten(-1, packed.state_norm.shape)
+            variance = parts.float().square().mean(-1, keepdim=True)
+            normed = parts.float() * (variance + self.spec.rms_norm_eps).rsqrt()
+            states = (normed.to(parts.dtype) * packed.state_norm).flatten(-2)
+        return torch.nn.functional.linear(states, packed.fc, packed.fc_bias)
+
+    def _layer(self, tokens: torch.Tensor, hidden: torch.Tensor, place: int) -> torch.Tensor:
+        """Residual stream after the layer, for tokens [B, n] from slot `place` on."""
+        spec, packed, functional = self.spec, self.packed, torch.nn.functional
+        embedded = self._norm(packed.embedding[tokens], packed.embed_norm)
+        normed = self._norm(hidden, packed.hidden_norm)
+        fused = functional.linear(
+            torch.cat([embedded, normed], dim=-1), packed.qkv, packed.qkv_bias
+        )
+        attended = self._attention(fused, place)
+        residual = normed if spec.norm_before_residual else hidden
+        stream = residual + functional.linear(attended, packed.out, packed.out_bias)
+        gate, up = functional.linear(self._norm(stream, packed.mlp_norm), self._gate_up).chunk(
+            2, -1
+        )
+        return stream + functional.linear(functional.silu(gate) * up, packed.down)
+
+    def _attention(self, fused: torch.Tensor, place: int) -> torch.Tensor:
+        """Attended values [B, n, NH D]; keys and values enter the cache."""
+        spec = self.spec
+        batch, count = fused.shape[:2]
+        heads = fused.unflatten(-1, (-1, spec.head_dim)).transpose(1, 2)
+        widths = (spec.num_heads, spec.num_kv_heads, spec.num_kv_heads)
+        query, key, value = heads.split(widths, dim=1)
+        query_norm, key_norm = self._norms
+        if query_norm is not None and key_norm is not None:
+            query, key = self._norm(query, query_norm), self._norm(key, key_norm)
+        rows = slice(place, place + count)
+        self.keys[:, :, rows] = self._rotated(key, rows)
+        self.values[:, :, rows] = value
+        seen = slice(0, place + count)
+        bias = None
+        if count > 1:
+            bias = causal_lower_right(count, place + count)
+        try:
+            attended = torch.nn.functional.scaled_dot_product_attention(
+                self._rotated(query, rows),
+                self.keys[:, :, seen],
+                self.values[:, :, seen],
+                attn_mask=bias,
+                enable_gqa=spec.num_heads != spec.num_kv_heads,
+            )
+        except RuntimeError as error:
+            said = str(error).lower()
+            if any(words in said for words in _NO_KERNEL):
+                raise NoAttentionKernelError(first_line(error)) from error
+            raise
+        return attended.transpose(1, 2).reshape(batch, count, spec.num_heads * spec.head_dim)
+
+    def _rotated(self, heads: torch.Tensor, rows: slice) -> torch.Tensor:
+        """Pairs half a head apart, turned by the angles of their positions."""
+        cosine, sine = self._cosine[rows], self._sine[rows]
+        first, second = heads.chunk(2, dim=-1)
+        turned = (first * cosine - second * sine, second * cosine + first * sine)
+        return torch.cat(turned, dim=-1)
+
+    def _guess(self, stream: torch.Tensor, step: int) -> torch.Tensor:
+        """Best token of the target's vocabulary after the last row: [B, 1]."""
+        packed = self.packed
+        logits = torch.nn.functional.linear(self._norm(stream, packed.final_norm), packed.head)
+        best = logits.argmax(dim=-1)
+        token = best + packed.offsets[best]
+        self.drafted[:, step] = token[:, 0]
+        return token
+
+
+@final
+class BaselineStep(NamedTuple):
+    """A step and a whole draft of the baseline."""
+
+    step: Difference | None
+    whole: Difference | None
+    why_none: str = ""
+
+
+def baseline_step(samples: Mapping[str, Samples], depths: Sequence[int]) -> BaselineStep:
+    r"""Step of the baseline from the works of one load, if it can be trusted.
+
+    .. math:: t_b = \frac{T_{k_2} - T_{k_1}}{k_2 - k_1}
+
+    A restless baseline does not refuse the draft that was timed beside it; but nothing is claimed against
+    it either. drafter.md 20.
+    """
+    ends = {
+        depth: samples[baseline_name(depth)] for depth in depths if baseline_name(depth) in samples
+    }
+    if not ends:
+        return BaselineStep(None, None)
+    step, whole = step_difference(ends), difference(ends[max(ends)], samples[FLUSH])
+    if not (step.time_s > 0 and whole.time_s > 0):
+        return BaselineStep(None, None, "noise is larger than its step")
+    try:
+        check_spread("baseline", max(step.spread, whole.spread))
+        scatter = max(each.scatter for each in ends.values())
+        check_spread("baseline", scatter, kind="samples of one work scatter")
+    except MeasurementRefusedError as error:
+        return BaselineStep(None, None, error.reason)
+    return BaselineStep(step, whole)
+
+
+@final
+class StepLoad(NamedTuple):
+    """A load of a draft step."""
+
+    batch_size: int
+    context_tokens: int
+    topk: int
+
+    def __str__(self) -> str:
+        return f"batch {self.batch_size}, context {self.context_tokens}, topk {self.topk}"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingGrid:
+    """What is timed.
+
+    drafter.md 20 asks for batches 1 to 64, contexts 0.5k to 32k, trees, depths 1, 3, 5 and 7.
+    """
+
+    batch_sizes: tuple[int, ...]
+    contexts: tuple[int, ...]
+    topks: tuple[int, ...] = (1,)
+    depths: tuple[int, ...] = (1, 3, 5, 7)
+    accepted: tuple[int, ...] = (4, 1, 2, 8)
+    num_draft_tokens: int = 32
+    plan: SamplePlan = field(default_factory=SamplePlan)
+
+    def __post_init__(self) -> None:
+        axes = {
+            "batch_sizes": 1,
+            "contexts": 0,
+            "topks": 1,
+            "depths": 1,
+            "accepted": 1,
+        }
+        for name, least in axes.items():
+            values: tuple[int, ...] = getattr(self, name)
+            if not values or min(values) < least or len(set(values)) < len(values):
+                raise ParameterError(name, values, f"different numbers of at least {least}")
+        if len(self.depths) < 2:
+            raise ParameterError("depths", self.depths, "at least two: a step's time is a slope")
+
+    @property
+    def num_steps(self) -> int:
+        """Depth of the deepest draft, [tokens]."""
+        return max(self.depths)
+
+    @property
+    def spare_slots(self) -> int:
+        """Slots that a draft needs beyond the context, [tokens]."""
+        return max(self.accepted) + (self.num_steps - 1) * max(self.topks) + 1
+
+    def loads(self, batch_size: int) -> Iterator[StepLoad]:
+        """Loads of one batch, shortest context first."""
+        for context in sorted(self.contexts):
+            for topk in self.topks:
+                yield StepLoad(batch_size, context, topk)
+
+
+FULL_GRID = TimingGrid(
+    batch_sizes=(1, 2, 4, 8, 16, 32, 64), contexts=(512, 2048, 8192, 32768), topks=(1, 4, 8)
+)
+"""The whole grid of drafter.md 20; about a quarter of an hour."""
+
+QUICK_GRID = TimingGrid(batch_sizes=(1, 8, 64), contexts=(2048, 32768), topks=(1, 4))
+"""The corners that a prediction needs most; a few minutes."""
+
+DRY_GRID = TimingGrid(
+    batch_sizes=(1,),
+    contexts=(8,),
+    topks=(1, 2),
+    depths=(1, 2),
+    accepted=(2, 1),
+    num_draft_tokens=4,
+    plan=SamplePlan(replays=1, samples=1, warm_up_s=0.0),
+)
+"""One tiny load, for the interpreter."""
+
+GRIDS = {"full": FULL_GRID, "quick": QUICK_GRID, "dry": DRY_GRID}
+"""Grids by the name that the command takes."""
+
+
+def fitting_contexts(
+    spec: DraftSpec, grid: TimingGrid, *, batch_size: int, value_bytes: int, free_bytes: float
+) -> tuple[int, ...]:
+    r"""Contexts of a grid whose caches fit into memory.
+
+    .. math:: n B (C + s) c w \le F
+
+    :math:`n = 2`, since the baseline has a cache of its own; 1 for latent heads, which have no baseline.
+    """
+    copies = 2 if spec.latent is None else 1
+    per_slot = copies * batch_size * cached_values_per_token(spec) * value_bytes
+    fits = (each for each in grid.contexts if per_slot * (each + grid.spare_slots) <= free_bytes)
+    return tuple(sorted(fits))
+
+
+@final
+class TimeLimit:
+    """A moment after which no load is begun.
+
+    A load at batch 64 can take ten times as long as one at batch 1. What it will take is guessed from the
+    loads before: their shortest time for each byte that a step reads, of as many branches where there are
+    such. The first load is always begun.
+    """
+
+    def __init__(self, until_s: float | None, host_s: Callable[[], float]) -> None:
+        self._until_s, self._host_s = until_s, host_s
+        self._s_per_byte: dict[int, float] = {}
+
+    def allows(self, load: StepLoad, step_bytes: float) -> bool:
+        """Whether a load may be begun."""
+        if self._until_s is None or not self._s_per_byte:
+            return True
+        pace = self._s_per_byte.get(load.topk, min(self._s_per_byte.values()))
+        return self._host_s() + pace * step_bytes <= self._until_s
+
+    def timed(self, load: StepLoad, step_bytes: float, run: Callable[[], None]) -> None:
+        """Measure a load, and keep how long that took."""
+        begun = self._host_s()
+        run()
+        pace = (self._host_s() - begun) / step_bytes
+        self._s_per_byte[load.topk] = min(pace, self._s_per_byte.get(load.topk, pace))
+
+
+FLUSH: Final = "flush"
+"""Name of the work that only flushes the cache."""
+
+MADE_UP_BYTES_PER_S: Final = 1e9
+"""Rate at which a dry run pretends to read, [B/s]."""
+
+_MADE_UP_FLUSH_S: Final = 1e-4
+
+
+@final
+class WorkSource(NamedTuple):
+    """What works are made from."""
+
+    state: SharedState
+    flush: ReadBuffer
+    grid: TimingGrid
+    num_multiprocessors: int
+    is_programmatic: bool
+
+    def buffers(self, load: StepLoad, accepted: int) -> DraftSteps:
+        """Buffers of a load, filled so that a draft can run."""
+        spec, batch = self.state.spec, load.batch_size
+        longest = load.context_tokens + self.grid.spare_slots
+        steps = self.state.steps(
+            Bucket(
+                batch_size=batch,
+                num_steps=self.grid.num_steps,
+                topk=load.topk,
+                num_draft_tokens=self.tree_tokens(load.topk),
+                most_accepted=accepted,
+                num_splits=split_bucket(
+                    longest,
+                    batch_size=batch,
+                    num_kv_heads=cache_readers(spec, topk=load.topk),
+                    num_multiprocessors=self.num_multiprocessors,
+                ),
+            ),
+            is_programmatic=self.is_programmatic,
+        )
+        steps.tokens.random_(spec.target_vocab_size)
+        steps.captured.normal_()
+        steps.before.fill_(load.context_tokens)
+        steps.accepted.fill_(accepted)
+        return steps
+
+    def tree_tokens(self, topk: int) -> int | None:
+        """Nodes of the verified tree, root included; None for a chain, [tokens]."""
+        if topk == 1:
+            return None
+        candidates = topk + (self.grid.num_steps - 1) * topk**2
+        return min(self.grid.num_draft_tokens, candidates + 1)
+
+    def work_of(self, load: StepLoad) -> StepWork:
+        """Bytes and operations of a step at a load."""
+        return step_work(
+            self.state.spec,
+            context_tokens=load.context_tokens,
+            batch_size=load.batch_size,
+            value_bytes=self.state.keys.element_size(),
+        )
+
+    def flushed(self, name: str, run: Callable[[], None], made_up_s: float) -> Work:
+        """A work after a flush."""
+
+        def both() -> None:
+            self.flush.read()
+            run()
+
+        return Work(name, both, _MADE_UP_FLUSH_S + made_up_s)
+
+    def flush_alone(self) -> Work:
+        """The flush, whose time is taken off."""
+        return Work(FLUSH, self.flush.read, _MADE_UP_FLUSH_S)
+
+
+HOT_STEPS: Final = 4
+"""Steps that are repeated for the time with a hot cache, [-]."""
+
+
+def draft_name(num_steps: int) -> str:
+    """Name of the work of a draft without selection."""
+    return f"draft of {num_steps}"
+
+
+def baseline_name(num_steps: int) -> str:
+    """Name of the work of the baseline."""
+    return f"baseline of {num_steps}"
+
+
+def extend_name(accepted: int) -> str:
+    """Name of the work of an extend pass."""
+    return f"extend of {accepted}"
+
+
+class BaselineFailedError(SpecModelError, RuntimeError):
+    """The torch baseline failed for a reason that is not known to be harmless."""
+
+    def __init__(self, load: StepLoad, reason: str) -> None:
+        self.load, self.reason = load, reason
+        super().__init__(f"{load}: the torch baseline failed: {reason}")
+
+
+@final
+class LoadWorks(NamedTuple):
+    """Works of a load."""
+
+    works: list[Work]
+    no_baseline: str = ""
+
+
+def load_works(source: WorkSource, load: StepLoad) -> LoadWorks:
+    """Works that time the steps and the whole draft of a load.
+
+    The step alone reads what the extend pass before it left, which is what it left at capture.
+    """
+    grid = source.grid
+    steps = source.buffers(load, grid.accepted[0])
+    pace = _pace(source, load)
+    step_s = pace.step_s
+    works = [source.flush_alone()]
+    works += [_draft_work(source, steps, pace, depth) for depth in grid.depths]
+    if load.topk > 1:
+        whole_s = pace.drafted_s(grid.num_steps) + 0.05 * step_s
+        works.append(source.flushed("whole tree", steps.run, whole_s))
+    works.append(source.flushed("cold step", lambda: steps.step(1), 1.05 * step_s))
+    works.append(Work("hot steps", lambda: _repeat_step(steps), 0.9 * HOT_STEPS * step_s))
+    if not has_baseline(source.state.spec, load):
+        return LoadWorks(works)
+    run = _baseline(source, load)
+    try:
+        run(min(2, grid.num_steps))  # both kinds of pass, before anything is captured
+    except NoAttentionKernelError as error:
+        return LoadWorks(works, error.reason)
+    for depth in sorted({min(grid.depths), max(grid.depths)}):
+        made_up_s = 1.5 * pace.drafted_s(depth)
+        works.append(source.flushed(baseline_name(depth), partial(run, depth), made_up_s))
+    return LoadWorks(works)
+
+
+def deepest_draft(source: WorkSource, load: StepLoad) -> Work:
+    """The deepest draft of a load, alone.
+
+    Nothing of the torch baseline is built, which needs a cache of its own.
+    """
+    grid = source.grid
+    steps = source.buffers(load, grid.accepted[0])
+    return _draft_work(source, steps, _pace(source, load), grid.num_steps)
+
+
+def extend_works(source: WorkSource, load: StepLoad, accepted: Sequence[int]) -> list[Work]:
+    """Works that time extend passes of several widths.
+
+    A pass drafts the first token too.
+    """
+    work = source.work_of(load)
+    pass_s = 1.3 * (work.step_bytes + work.extend_bytes) / MADE_UP_BYTES_PER_S
+    works = [source.flush_alone()]
+    for count in accepted:
+        steps = source.buffers(load, count)
+        works.append(source.flushed(extend_name(count), steps.extend, pass_s))
+    return works
+
+
+class _Pace(NamedTuple):
+    """What a dry run says of a load, [s]."""
+
+    step_s: float
+    extend_s: float
+
+    def drafted_s(self, depth: int) -> float:
+        """A draft of so many tokens, [s]."""
+        return self.extend_s + (depth - 1) * self.step_s
+
+
+def _pace(source: WorkSource, load: StepLoad) -> _Pace:
+    """Times that are made up for a load."""
+    work = source.work_of(load)
+    step_s = 1.3 * work.step_bytes / MADE_UP_BYTES_PER_S
+    return _Pace(step_s, step_s + 1.3 * work.extend_bytes / MADE_UP_BYTES_PER_S)
+
+
+def _draft_work(source: WorkSource, steps: DraftSteps, pace: _Pace, depth: int) -> Work:
+    """A draft of so many tokens after a flush."""
+    return source.flushed(draft_name(depth), partial(_draft, steps, depth), pace.drafted_s(depth))
+
+
+def _draft(steps: DraftSteps, depth: int) -> None:
+    """Extend pass and steps, without selection."""
+    steps.extend()
+    for step in range(1, depth):
+        steps.step(step)
+
+
+def _repeat_step(steps: DraftSteps) -> None:
+    """The first step several times in a row."""
+    for _ in range(HOT_STEPS):
+        steps.step(1)
+
+
+def has_baseline(spec: DraftSpec, load: StepLoad) -> bool:
+    """Whether there is a torch baseline for a load."""
+    return load.topk == 1 and spec.sliding_window is None and spec.latent is None
+
+
+def _baseline(source: WorkSource, load: StepLoad) -> Callable[[int], None]:
+    """What drafts so many tokens in torch, on the same weights and with random inputs."""
+    state, grid = source.state, source.grid
+    baseline = TorchBaseline(
+        state.spec,
+        state.packed,
+        batch_size=load.batch_size,
+        context_tokens=load.context_tokens,
+        accepted=grid.accepted[0],
+        num_steps=grid.num_steps,
+        context_for_rope=state.context_tokens,
+    )
+    baseline.tokens.random_(state.spec.target_vocab_size)
+    for tensor in (baseline.captured, baseline.keys, baseline.values):
+        tensor.normal_()
+
+    def run(depth: int) -> None:
+        try:
+            baseline.run(depth)
+        except (NoAttentionKernelError, torch.OutOfMemoryError):
+            raise
+        except RuntimeError as error:
+            raise BaselineFailedError(load, first_line(error)) from error
+
+    return run
+
+
+def fill_cache(state: SharedState) -> None:
+    """Fill the cache with random values: zeros can be faster than what a model leaves there."""
+    torch.nn.init.normal_(state.keys)
+    torch.nn.init.normal_(state.values)
