@@ -15,7 +15,7 @@ from drafter.reference.rope import latent_score_factor
 from drafter.spec import Rope
 from tests.extent import sample
 
-TYPES = [torch.float32, torch.float16, torch.bfloat16]
+TYPES = [torch.float32, torch.bfloat16, torch.float16]
 
 
 def normed(values: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -33,7 +33,7 @@ def turned(values: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(spun).flatten(-2)
 
 
-@sample(2)
+@sample(3)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("query_rank", "kv_rank", "rope_dim"), [(37, 21, 6), (16, 64, 2)])
 def test_latents_are_normed_and_keys_turn_into_their_slots(
@@ -76,7 +76,7 @@ def test_latents_are_normed_and_keys_turn_into_their_slots(
     assert int(cache.isnan().sum()) == unwritten * (kv_rank + rope_dim)
 
 
-@sample(3)
+@sample(4)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(
     ("tokens", "heads", "rows", "width", "rope_dim"),
@@ -148,7 +148,7 @@ def run(
     return out
 
 
-@sample(2)
+@sample(3)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("splits", [1, 3])
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_token_sees_what_is_not_after_it(
     assert torch.all(out[4:] == 0.0)  # rows without a token
 
 
-@sample(2)
+@sample(3)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("window", [None, 6])
 def test_a_node_sees_the_prefix_and_its_ancestors(

@@ -10,7 +10,7 @@ from drafter.kernels.launch_plan import Tiles
 from drafter.kernels.products import gate_up, input_product, linear
 from tests.extent import sample
 
-TYPES = [torch.float32, torch.float16, torch.bfloat16]
+TYPES = [torch.float32, torch.bfloat16, torch.float16]
 SHAPES = [(1, 63, 123), (3, 40, 256), (8, 97, 1030), (9, 63, 123), (17, 130, 256), (70, 33, 72)]
 
 
@@ -18,7 +18,7 @@ def normed(values: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tens
     return values * (values.square().mean(-1, keepdim=True) + eps).rsqrt() * weight
 
 
-@sample(3)
+@sample(6)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("tokens", "rows", "width"), SHAPES)
 def test_linear_with_bias_and_residual_is_the_fp64_product(
@@ -57,7 +57,7 @@ def test_linear_does_not_depend_on_the_tiles(
     check_close(out, x.double() @ weight.double().T, torch.float32)
 
 
-@sample(2)
+@sample(4)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(
     ("tokens", "rows", "width"), [(1, 63, 123), (4, 130, 64), (11, 63, 123), (20, 70, 64)]
@@ -95,7 +95,7 @@ def test_the_norm_before_the_mlp_can_be_part_of_it(
     check_close(out, left / (1 + torch.exp(-left)) * (y @ up.double().T), torch.float32)
 
 
-@sample(3)
+@sample(4)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("is_normed", [False, True])
 @pytest.mark.parametrize(

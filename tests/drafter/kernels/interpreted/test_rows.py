@@ -13,7 +13,7 @@ from drafter.reference.rope import RotaryTable, rotary_frequencies, rotary_magni
 from drafter.spec import Rope
 from tests.extent import sample
 
-TYPES = [torch.float32, torch.float16, torch.bfloat16]
+TYPES = [torch.float32, torch.bfloat16, torch.float16]
 ROPES = [
     Rope(),
     Rope(kind="linear", factor=4.0),
@@ -29,7 +29,7 @@ def normed(values: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tens
     return values * (values.square().mean(-1, keepdim=True) + eps).rsqrt() * weight
 
 
-@sample(2)
+@sample(3)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("shape", [(3, 123), (2, 3, 63), (2, 1, 5000)])
 def test_each_part_of_a_row_has_its_own_norm(
@@ -45,7 +45,7 @@ def test_each_part_of_a_row_has_its_own_norm(
     check_close(out, normed(x.double(), weight.double(), 1e-6), dtype)
 
 
-@sample(2)
+@sample(3)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("is_normed", [False, True])
 @pytest.mark.parametrize("has_rows", [False, True])
@@ -94,7 +94,7 @@ def test_tables_of_every_kind_are_those_of_the_reference(rope: Rope, context: in
     torch.testing.assert_close(sine.double(), truth.sin, rtol=0, atol=2e-7)
 
 
-@sample(2)
+@sample(3)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("has_norm", [False, True])
 @pytest.mark.parametrize(("heads", "kv_heads", "width"), [(6, 2, 20), (4, 4, 16)])

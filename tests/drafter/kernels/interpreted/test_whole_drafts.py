@@ -52,7 +52,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "norm_before_residual": True,
     },
 }
-TYPES = [torch.float32, torch.float16, torch.bfloat16]
+TYPES = [torch.float32, torch.bfloat16, torch.float16]
 STEPS, BATCH, MOST = 4, 2, 5
 
 
