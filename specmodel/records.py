@@ -87,6 +87,7 @@ def _fields(kind: type) -> dict[str, tuple[Any, Any]]:
     }
 
 
+@cache
 def _alternatives(hint: Any) -> tuple[Any, ...]:
     return get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
 
@@ -114,6 +115,8 @@ def _value(hint: Any, value: Any) -> Any:
     """A value of a type from JSON."""
     if hint is float:
         return _number(value)
+    if hint is Any or type(value) is hint:
+        return value
     origin = get_origin(hint)
     if origin in {Union, UnionType}:
         return _one_of(hint, value)
@@ -128,8 +131,6 @@ def _value(hint: Any, value: Any) -> Any:
         return {key: _at(str(key)[:40], inner, each) for key, each in value.items()}
     if origin is Literal and isinstance(value, str) and value in get_args(hint):
         return value
-    if hint is Any or type(value) is hint:
-        return value
     raise _refusal(value, hint)
 
 
@@ -137,7 +138,9 @@ def _number(value: Any) -> float:
     """A finite number; NaN for null."""
     if value is None:
         return math.nan
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf:
+    if type(value) is float and math.isfinite(value):
+        return value
+    if type(value) is int:
         try:
             return float(value)
         except OverflowError:  # a whole number of hundreds of digits
@@ -148,11 +151,11 @@ def _number(value: Any) -> float:
 def _one_of(hint: Any, value: Any) -> Any:
     """A value of one of several types."""
     types = _alternatives(hint)
-    if value is None and NoneType in types:
-        return None
-    types = tuple(each for each in types if each is not NoneType)
-    if len(types) == 1:
-        return _value(types[0], value)
+    if NoneType in types:
+        if value is None:
+            return None
+        if len(types) == 2:
+            return _value(types[types[0] is NoneType], value)
     kinds = _dataclasses_of(hint)
     if len(kinds) > 1 and isinstance(value, Mapping):
         tag = value.get(_TAG)
@@ -160,6 +163,8 @@ def _one_of(hint: Any, value: Any) -> Any:
             raise ParameterError(_TAG, repr(tag)[:40], f"one of {', '.join(kinds)}")
         return _built(kinds[tag], value)
     for each in types:
+        if each is NoneType:
+            continue
         try:
             return _value(each, value)
         except ParameterError:
