@@ -190,13 +190,15 @@ def test_depths_of_trees_are_not_depths_of_chains(make_system: MakeSystem) -> No
     tree = Configuration(num_steps=7.0, topk=4.0, num_draft_tokens=32.0)
     both = replace(
         system,
-        configurations=(*system.configurations, tree),
+        configurations=(*system.configurations[:-1], tree),
         hull=system.hull | {"num_steps": (1.0, 7.0)},
     )
     schedule = depth_schedule(both, {1: 1.5, 2: 2.0, 7: 8.0})
     assert [depth for depth, _ in schedule.accept_lengths] == [1, 2]
     with pytest.raises(ParameterError, match="of trees or blocks only"):
-        depth_schedule(replace(system, configurations=(tree,)), {7: 4.0})
+        depth_schedule(
+            replace(system, configurations=(tree,) * len(system.configurations)), {7: 4.0}
+        )
 
 
 def test_a_calibration_of_server_logs_has_one_context() -> None:
