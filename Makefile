@@ -82,7 +82,7 @@ $(BASE): pyproject.toml constraints.txt
 	  "$$python" -m venv --clear $(VENV); \
 	fi
 	@echo "installing specmodel into $(VENV)"
-	@$(PIP) install --quiet --constraint constraints.txt --editable .
+	@$(PIP) install --quiet --no-compile --constraint constraints.txt --editable .
 	@touch $@
 
 $(FULL): $(BASE)

@@ -47,7 +47,7 @@ def command(
     """
     from calibration.evaluate import evaluate, nothing_to_evaluate, systems_to_evaluate
     from calibration.report.as_json import answer_json
-    from calibration.report.evaluation import (
+    from calibration.report.evaluation_text import (
         print_evaluation,
         progress_bar,
     )

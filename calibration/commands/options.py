@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import click
 
-from calibration.report.layout import wrapped
 from specmodel.bounds import BOUNDS
 from specmodel.calibration import Calibration
 from specmodel.files import STANDARD_OUTPUT, OutputError
+from specmodel.text_layout import wrapped
 from specmodel.units import MEBI
 
 Decorator = Callable[[Any], Any]
@@ -303,7 +303,7 @@ def progress_of(paths: Sequence[Path]) -> Iterator[Callable[[int], None] | None]
     if not any(map(_is_large, paths)):
         yield None
         return
-    from calibration.report.reading_progress import reading_progress
+    from calibration.report.progress import reading_progress
 
     with reading_progress(paths) as tell:
         yield tell

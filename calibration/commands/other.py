@@ -175,7 +175,7 @@ def whatif(
 
         show(answer_json(found, **used(known, source)))
     else:
-        from calibration.report.whatif_text import what_if_text
+        from calibration.report.rig_text import what_if_text
 
         head = "" if known is None else f"{calibration_words(known, source)}\n\n"
         show(head + what_if_text(found))
@@ -276,7 +276,7 @@ def allreduce_fit(
     check_outputs([output, plot], list(logs))
     from calibration.allreduce.curves import measure_all_reduces
     from calibration.allreduce.fitting import all_reduce_json, save_all_reduces
-    from calibration.report.allreduce_text import all_reduces_text, tokens_beyond
+    from calibration.report.data_text import all_reduces_text, tokens_beyond
 
     found = measure_all_reduces(list(logs), num_ranks=ranks, accept_incomplete=accept_incomplete)
     save_all_reduces(output, found.all_reduces)
@@ -298,7 +298,7 @@ def data(*, as_json: bool) -> None:
     """List the packaged systems: name, class, rows, what varies, source."""
     from calibration.points.packaged import packaged_tables
     from calibration.report.as_json import packaged_json
-    from calibration.report.packaged_systems import packaged_text
+    from calibration.report.data_text import packaged_text
 
     show((packaged_json if as_json else packaged_text)(packaged_tables()))
 

@@ -286,7 +286,7 @@ def _predict_arrival(
 ) -> None:
     """Answer for a server at an arrival rate."""
     from calibration.predict.arrival import arrival_answer
-    from calibration.report.arrival_report import arrival_text
+    from calibration.report.arrival_text import arrival_text
     from calibration.report.as_json import answer_json
 
     found = arrival_answer(calibration, arrival, asked, source=source)
@@ -311,7 +311,7 @@ def _predict_points(calibration: Calibration, path: Path, *, source: str, as_jso
     """Predict every row of a file."""
     from calibration.predict.points import predict_points
     from calibration.report.as_json import answer_json, used
-    from calibration.report.points_prediction import points_prediction_csv
+    from calibration.report.prediction_text import points_prediction_csv
 
     with progress_of([path]) as progress:
         found = predict_points(calibration, path, progress=progress)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # a prediction loads none of the others
     from calibration.points.packaged import PackagedTable
     from calibration.predict.answer import Answer, DepthAnswer
     from calibration.predict.arrival import ArrivalAnswer
-    from calibration.predict.points import PointPrediction, PointPredictions
+    from calibration.predict.points import PointPredictions
     from calibration.readers import Cell
     from calibration.rig.explain import Explanation
     from calibration.rig.pricing import ScenarioPrice
@@ -236,24 +236,10 @@ def _arrival(answer: "ArrivalAnswer") -> dict[str, Any]:
     }
 
 
-PREDICTED = (
-    "predicted_output_tokens_per_s",
-    "predicted_low_tokens_per_s",
-    "predicted_high_tokens_per_s",
-    "predicted_speedup",
-)
-"""What is predicted of a row of a file."""
-
-
-def predicted_numbers(prediction: "PointPrediction") -> tuple[float | None, ...]:
-    """Return median, low and high throughput, and speed-up."""
-    output, speedup = prediction.output_tokens_per_s, prediction.speedup
-    rates = (None,) * 3 if output is None else (output.median, output.low, output.high)
-    return (*rates, None if speedup is None else speedup.median)
-
-
 def _points(found: "PointPredictions") -> dict[str, Any]:
     """Each row of a file: its line, its cells by name, and what is predicted."""
+    from calibration.report.prediction_text import PREDICTED, predicted_numbers
+
     points = found.points
     rows = zip(points.lines, points.cells, found.predictions, strict=True)
     return {

@@ -4,21 +4,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from calibration.fit.summary import ConfigurationCost, FitSummary
-from calibration.report.configuration_words import short_words
-from calibration.report.explain_text import explain_text
-from calibration.report.layout import (
+from calibration.report.rig_text import explain_text, rig_words, short_words
+from specmodel.calibration import ConstantEstimate
+from specmodel.constants import CONSTANTS
+from specmodel.text_layout import (
     fits,
     interval,
     labelled,
+    listed,
     long_table,
     number,
     percent,
+    plural,
+    spread,
     table,
     wrapped,
 )
-from calibration.report.rig_words import rig_words
-from specmodel.calibration import ConstantEstimate
-from specmodel.constants import CONSTANTS
 
 MOST_CONFIGURATIONS = 16
 """Lines of the break-even table; the JSON has all."""
@@ -50,22 +51,7 @@ _PLAIN = {
 
 
 def fit_text(summary: FitSummary, path: str, *, explained: bool = False) -> str:
-    """Return a fit as text; its warnings are printed apart.
-
-    Parameters
-    ----------
-    summary : FitSummary
-        What was fitted.
-    path : str
-        The calibration file that was written.
-    explained : bool
-        Whether to say what a round is made of, term by term.
-
-    Returns
-    -------
-    str
-        Lines of at most 80 characters.
-    """
+    """Return a fit as text; its warnings are printed apart."""
     blocks = [
         _read(summary),
         _break_even(summary.costs),
@@ -80,19 +66,14 @@ def fit_text(summary: FitSummary, path: str, *, explained: bool = False) -> str:
     return "\n\n".join(block for block in blocks if block)
 
 
-def _plural(count: int, word: str) -> str:
-    """A count and its word."""
-    return f"{count} {word}" + ("" if count == 1 else "s")
-
-
 def _read(summary: FitSummary) -> str:
     """What was read, dropped and used, of which system, on which prior."""
     points, calibration = summary.points, summary.calibration
     files = ", ".join(path.name for path in points.files)
     num_dropped = sum(row.count for row in points.dropped)
-    counts = f"{files}: {_plural(summary.num_read, 'row')} read, {num_dropped} dropped"
+    counts = f"{files}: {plural(summary.num_read, 'row')} read, {num_dropped} dropped"
     if any(row.count > 1 for row in points.dropped):  # lines of a log, pooled into rows
-        counts = f"{files}: {_plural(len(points), 'row')}, {_plural(num_dropped, 'line')} left out"
+        counts = f"{files}: {plural(len(points), 'row')}, {plural(num_dropped, 'line')} left out"
     if summary.num_other:
         counts += f", {summary.num_other} of other systems"
     counts += f", {calibration.num_points} fitted"
@@ -103,7 +84,7 @@ def _read(summary: FitSummary) -> str:
     ]
     if len(points.dropped) > MOST_DROPPED:
         lines.append(labelled("", f"dropped {len(points.dropped) - MOST_DROPPED} more"))
-    learned = _plural(len(calibration.prior.learned_from), "public system")
+    learned = plural(len(calibration.prior.learned_from), "public system")
     lines += [
         labelled("system", calibration.label),
         labelled("prior", f"{calibration.prior.name}; learned from {learned}"),
@@ -129,9 +110,7 @@ def _break_even(costs: Sequence[ConfigurationCost]) -> str:
                 str(observation.num_points),
                 number(low) if low == high else f"{low:.2f}-{high:.2f}",
                 number(observation.round_cost[1]),
-                f"{number(needed.median)} ({number(needed.low)}-{number(needed.high)})"
-                if needed
-                else "impossible",
+                spread(needed) if needed else "impossible",
                 percent((accept - 1.0) / depth) if depth else "-",
             ]
         )
@@ -238,7 +217,7 @@ def _open(summary: FitSummary) -> str:
                 f"({estimate.low:.2g} to {estimate.high:.2g})"
             )
         lines.append(f"{text}. Needs {one.needs}.")
-    return _listed("cannot tell", lines)
+    return listed("cannot tell", lines)
 
 
 def _diagnosis(summary: FitSummary) -> str:
@@ -250,7 +229,7 @@ def _diagnosis(summary: FitSummary) -> str:
         f"{short_words(found.observation.configuration)}: a round of {found.observation.decode_round_cost:.2f} steps is more than public systems show "
         f"({found.public.median:.2f}, 90 %: {interval(found.public)}). Test, in this order:"
     )
-    return _listed(
+    return listed(
         "expensive",
         [text, *(f"{number}. {cause}" for number, cause in enumerate(found.causes, start=1))],
     )
@@ -259,7 +238,7 @@ def _diagnosis(summary: FitSummary) -> str:
 def _next(summary: FitSummary) -> str:
     """What to measure next."""
     lines = [f"{number}. {one}" for number, one in enumerate(summary.next_measurements, start=1)]
-    return _listed("measure next", lines)
+    return listed("measure next", lines)
 
 
 def _rig(summary: FitSummary) -> str:
@@ -267,17 +246,10 @@ def _rig(summary: FitSummary) -> str:
     found = summary.explanation
     if found is None:
         return labelled("rig", f"not priced: {summary.calibration.rig_note}")
-    fitted = f"{rig_words(found.scenario)}, fitted to {_plural(found.num_loads, 'time')}"
+    fitted = f"{rig_words(found.scenario)}, fitted to {plural(found.num_loads, 'time')}"
     return labelled("rig", f"{fitted}; --explain says what a round is made of")
 
 
 def _explained(summary: FitSummary) -> str:
     """The physical form, or why there is none."""
     return _rig(summary) if summary.explanation is None else explain_text(summary.explanation)
-
-
-def _listed(label: str, lines: Sequence[str]) -> str:
-    """A label beside several sentences, each on its own line."""
-    return "\n".join(
-        labelled(label if index == 0 else "", line) for index, line in enumerate(lines)
-    )

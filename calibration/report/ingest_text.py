@@ -6,8 +6,8 @@ from calibration.points.ingestion import Ingested, IngestedGroup, filled_rows
 from calibration.readers import Cell
 from calibration.readers.acceptance_intervals import conditional_intervals
 from calibration.report.as_json import file_names
-from calibration.report.layout import WIDTH, labelled, number, table, wrapped
 from specmodel.errors import LeftOut
+from specmodel.text_layout import WIDTH, labelled, number, table, wrapped
 
 MOST_ROWS = 24
 """Rows of a group that are listed; the table and the JSON have all."""
@@ -32,25 +32,7 @@ _MOST_TEXT = 14
 
 
 def ingest_text(ingested: Ingested, output: str | None, *, explain: bool = False) -> str:
-    """Return what files say as text; warnings are printed apart, unless everything is explained.
-
-    Files that could not be used are left to warnings.
-
-    Parameters
-    ----------
-    ingested : Ingested
-        What was read.
-    output : str or None
-        The table that was written.
-    explain : bool
-        Whether to say what the numbers of each format mean, why lines were left out, and which
-        checks failed.
-
-    Returns
-    -------
-    str
-        Lines of at most 80 characters.
-    """
+    """Return what files say as text; warnings are printed apart, unless everything is explained."""
     names = file_names([file for one in ingested.groups for file in one.group.files])
     blocks = []
     for one in ingested.groups:

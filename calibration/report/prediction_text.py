@@ -1,12 +1,17 @@
-"""Predictions as plain text: one screen for one depth, one line per depth for several."""
+"""Predictions as plain text: one screen for one depth, a line per depth for several, a table for a file."""
 
+import csv
+import io
 import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from calibration.predict.answer import Answer, Claim, DepthAnswer, Identity
-from calibration.report.layout import (
+from specmodel.calibration import Calibration
+from specmodel.prediction import Prediction
+from specmodel.question import Estimate
+from specmodel.text_layout import (
     WIDTH,
     fits,
     interval,
@@ -17,10 +22,10 @@ from calibration.report.layout import (
     table,
     wrapped,
 )
-from specmodel.calibration import Calibration
-from specmodel.prediction import Prediction
-from specmodel.question import Estimate
 from specmodel.units import MILLI
+
+if TYPE_CHECKING:  # a prediction of one question reads no file
+    from calibration.predict.points import PointPrediction, PointPredictions
 
 PART_NAMES: Final[Mapping[str, str]] = {
     "draft memory": "draft: reading weights and cache",
@@ -37,18 +42,7 @@ PART_NAMES: Final[Mapping[str, str]] = {
 
 
 def prediction_text(answer: Answer) -> str:
-    """Return an answer as text; its notes are printed apart.
-
-    Parameters
-    ----------
-    answer : Answer
-        One depth or several.
-
-    Returns
-    -------
-    str
-        Lines of at most 80 characters.
-    """
+    """Return an answer as text; its notes are printed apart."""
     several = len(answer.depths) > 1
     body = _several(answer) if several else _single(answer, answer.depths[0])
     return "\n".join(
@@ -439,3 +433,39 @@ def _target_cell(depth: DepthAnswer) -> str:
     if needed is None or (depth.longest is not None and needed.median > depth.longest):
         return "-"
     return number(needed.median)
+
+
+PREDICTED = (
+    "predicted_output_tokens_per_s",
+    "predicted_low_tokens_per_s",
+    "predicted_high_tokens_per_s",
+    "predicted_speedup",
+)
+"""What is predicted of a row of a file."""
+COLUMNS = (*PREDICTED, "warnings")
+"""Columns that are added; those of an earlier prediction are replaced."""
+
+_DIGITS = 6
+
+
+def predicted_numbers(prediction: "PointPrediction") -> tuple[float | None, ...]:
+    """Return median, low and high throughput, and speed-up."""
+    output, speedup = prediction.output_tokens_per_s, prediction.speedup
+    rates = (None,) * 3 if output is None else (output.median, output.low, output.high)
+    return (*rates, None if speedup is None else speedup.median)
+
+
+def points_prediction_csv(found: "PointPredictions") -> str:
+    """Return the rows of the file, as written, with the predictions beside them."""
+    points = found.points
+    kept = [place for place, name in enumerate(points.header) if name not in COLUMNS]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*(points.header[place] for place in kept), *COLUMNS])
+    for cells, prediction in zip(points.cells, found.predictions, strict=True):
+        numbers = [
+            "" if one is None else f"{one:.{_DIGITS}g}" for one in predicted_numbers(prediction)
+        ]
+        said = "; ".join(f"{note.code}: {note.message}" for note in prediction.warnings)
+        writer.writerow([*(cells[place] for place in kept), *numbers, said])
+    return text.getvalue()

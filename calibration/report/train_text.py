@@ -2,17 +2,11 @@
 
 import math
 
-from calibration.report.layout import (
-    interval,
-    labelled,
-    number,
-    probability,
-    table,
-)
 from calibration.training.assessment import Assessment, DepthCourse
 from calibration.training.decision import Outlook, TrainingDecision
 from calibration.training.records import Split
 from specmodel.question import Estimate
+from specmodel.text_layout import labelled, number, probability, spread, table, with_interval
 from specmodel.units import KILO
 
 _FACTS = {
@@ -48,20 +42,7 @@ _ROUTES = {
 
 
 def train_text(found: Assessment, system: str) -> str:
-    """Return an assessment as text; its notes are printed apart.
-
-    Parameters
-    ----------
-    found : Assessment
-        Of a log.
-    system : str
-        The calibration that was used, in words.
-
-    Returns
-    -------
-    str
-        Lines of at most 80 characters.
-    """
+    """Return an assessment as text; its notes are printed apart."""
     decision = found.decision
     blocks = [_head(found, system), _depths(found), _routes(found)]
     if decision is None:
@@ -169,29 +150,24 @@ def _worth(decision: TrainingDecision) -> str:
         columns.append(("end, in serving", end.expected))
     rows = [["", *(title for title, _ in columns)]]
     rows += [
-        ["accept length", *(_shown(one.accept_length, 2) for _, one in columns)],
-        ["speed-up", *(_shown(one.speedup, 2) for _, one in columns)],
+        ["accept length", *(spread(one.accept_length) for _, one in columns)],
+        ["speed-up", *(spread(one.speedup) for _, one in columns)],
     ]
     if decision.baseline_tokens_per_s is not None:
         digits = 1 if decision.baseline_tokens_per_s < KILO / 2 else 0
-        rates = [_shown(one.output_tokens_per_s, digits) for _, one in columns]
+        rates = [
+            "-" if one.output_tokens_per_s is None else spread(one.output_tokens_per_s, digits)
+            for _, one in columns
+        ]
         rows.append(["tokens/s", *rates])
     rows.append(["faster than none", *(probability(one.probability_faster) for _, one in columns)])
     return table(rows, align="l" * len(rows[0]))
 
 
-def _shown(estimate: Estimate | None, digits: int) -> str:
-    """Return an estimate with its interval."""
-    if estimate is None:
-        return "-"
-    bounds = interval(estimate, digits).replace(" to ", "-")
-    return f"{number(estimate.median, digits)} ({bounds})"
-
-
 def _break_even(decision: TrainingDecision) -> str:
     """Return the break-even, with the baseline."""
     needed = decision.break_even_accept_length
-    text = f"accept length {number(needed.median)} (90 %: {interval(needed)})"
+    text = f"accept length {with_interval(needed)}"
     rate = decision.baseline_tokens_per_s
     return labelled(
         "break-even", text + ("" if rate is None else f"; without drafts {rate:g} tok/s")

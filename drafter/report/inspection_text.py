@@ -7,8 +7,8 @@ from typing import Any, Final
 from drafter.check_cases import GRAPH, MOST_ALLOWED, OVERLAP, TORCH_ERRORS, CheckResult
 from drafter.floors import Floor, StepWeights, gpu_label, step_weights
 from drafter.public_models import SWITCHES, Subject
-from drafter.report.layout import WIDTH, labelled, microseconds, noted, table
 from drafter.spec import DraftSpec, Rope
+from specmodel.text_layout import WIDTH, labelled, microseconds, noted, table
 from specmodel.units import GIGA, MEGA, MICRO, TERA
 
 FLOOR_NOTE = "a floor is a bound from bytes and bandwidth; nothing was measured here"

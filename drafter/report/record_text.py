@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from drafter.report.layout import labelled, microseconds, noted, table
 from specmodel.measurement import Clocks, Comparison, DraftRecord, comparisons
 from specmodel.measurement.draft_record import DRY, FASTER, NOT_SEPARABLE, SCHEMA_VERSION, SLOWER
+from specmodel.text_layout import labelled, microseconds, noted, table
 from specmodel.units import GIGA, MEGA, MICRO, PERCENT, TERA
 
 MOST_REQUESTS: Final = 8

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from calibration.commands.options import progress_of
-from calibration.report import reading_progress
+from calibration.report import progress as reading_progress
 from specmodel.units import MEBI
 
 

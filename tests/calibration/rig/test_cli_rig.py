@@ -10,11 +10,11 @@ import pytest
 from click.testing import Result
 
 from calibration import fit
-from calibration.report.layout import fits
 from calibration.rig.from_points import AskedRig
 from calibration.rig.whatif import KEYS
 from specmodel.calibration import Calibration
 from specmodel.measurement import save_record
+from specmodel.text_layout import fits
 from tests.specmodel.measurement.example_record import example_record
 
 Run = Callable[..., Result]

@@ -13,14 +13,14 @@ from calibration.points.packaged import packaged_tables
 from calibration.points.points import read_points
 from calibration.points.systems import systems
 from calibration.report.as_json import answer_json
-from calibration.report.explain_text import explain_text
-from calibration.report.layout import fits
+from calibration.report.rig_text import explain_text
 from calibration.rig.explain import FACTOR_WORDS, Explanation, doubt_of_rig, explain
 from calibration.rig.from_points import AskedRig
 from calibration.rig.pricing import interval_sd
 from specmodel.calibration import Calibration
 from specmodel.errors import SpecModelError
 from specmodel.rig.factors import FACTORS, multipliers_of
+from specmodel.text_layout import fits
 from tests.calibration.rig.known_rigs import (
     LLAMA_POINTS,
     LLAMA_RIG,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from calibration.report.whatif_text import what_if_text
+from calibration.report.rig_text import what_if_text
 from calibration.rig.pricing import ScenarioPrice
 from calibration.rig.scenario import Scenario
 from calibration.rig.whatif import KEYS, Row, WhatIf, changed, what_if

@@ -3,17 +3,9 @@
 import math
 
 from calibration.predict.arrival import ArrivalAnswer, ServedWay
-from calibration.report.layout import (
-    fits,
-    interval,
-    labelled,
-    number,
-    percent,
-    probability,
-    table,
-)
 from calibration.report.prediction_text import calibration_words
 from specmodel.question import Estimate
+from specmodel.text_layout import fits, labelled, number, percent, probability, table, with_interval
 from specmodel.units import MILLI
 
 _WAITING = 0.01
@@ -24,24 +16,13 @@ FAR_BEYOND = 10.0
 
 
 def arrival_text(answer: ArrivalAnswer) -> str:
-    """Return an answer as text; its notes are printed apart.
-
-    Parameters
-    ----------
-    answer : ArrivalAnswer
-        One depth.
-
-    Returns
-    -------
-    str
-        Lines of at most 80 characters.
-    """
+    """Return an answer as text; its notes are printed apart."""
     return "\n".join(
         [
             *_head(answer),
             "",
             labelled("configuration", _configuration(answer)),
-            labelled("accept length", _spread(answer.accept_length.estimate)),
+            labelled("accept length", with_interval(answer.accept_length.estimate)),
             labelled("arrivals", _arrivals(answer)),
             labelled("server", _server(answer)),
             "",
@@ -136,7 +117,7 @@ def _verdict(answer: ArrivalAnswer) -> list[str]:
             )
     if answer.speedup is not None:
         gain = answer.speedup
-        what = f"{_spread(gain)} in the time of a request; faster than no speculation: "
+        what = f"{with_interval(gain)} in the time of a request; faster than no speculation: "
         if math.isinf(gain.median):
             what = "only speculation keeps up; faster than no speculation: "
         elif gain.median == 0.0:
@@ -177,12 +158,6 @@ def _bound(rate: Estimate, *, none: str, endless: str) -> str:
 def _rate(value: float) -> str:
     """A rate with three digits."""
     return f"{value:.3g}"
-
-
-def _spread(estimate: Estimate) -> str:
-    """Median and interval; the median alone where it is given."""
-    text = number(estimate.median)
-    return text if estimate.low == estimate.high else f"{text} (90 %: {interval(estimate)})"
 
 
 def _cell(estimate: Estimate, digits: int) -> str:

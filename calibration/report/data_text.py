@@ -1,12 +1,74 @@
-"""Measured all-reduces as text: floor, bandwidths, switch, residuals, time per step of tokens."""
+"""The packaged systems and measured all-reduces as text."""
 
 import math
 from collections.abc import Sequence
 
 from calibration.allreduce.fitting import MeasuredAllReduce
-from calibration.report.layout import labelled, number, percent, table, wrapped
+from calibration.points.packaged import PackagedTable, Varying, varying_columns
 from specmodel.cost.allreduce import MOST_BEYOND, size_words
-from specmodel.units import GIGA, MICRO
+from specmodel.text_layout import WIDTH, labelled, number, percent, table, wrapped
+from specmodel.units import GIGA, KIBI, MICRO
+
+_MOST_VARIES = 34
+_WORDS = {
+    "num_steps": "depth",
+    "topk": "topk",
+    "num_draft_tokens": "tokens",
+    "batch_size": "batch",
+    "context_tokens": "context",
+    "workload": "workloads",
+    "draft_model": "drafters",
+    "algorithm": "algorithms",
+    "target_model": "targets",
+}
+
+
+def packaged_text(tables: tuple[PackagedTable, ...]) -> str:
+    """Return the packaged systems, three facts and the source of each."""
+    rows = [["name", "class", "rows", "varies"]]
+    rows += [
+        [one.name, one.system_class, str(one.num_rows), _varies(varying_columns(one))]
+        for one in tables
+    ]
+    lines = table(rows, align="llrl").splitlines()
+    text = [lines[0]]
+    for line, one in zip(lines[1:], tables, strict=True):
+        source = f"  {', '.join(one.source_keys)}: {one.url.removeprefix('https://')}"
+        text += [line, source if len(source) <= WIDTH else source[: WIDTH - 3] + "..."]
+        if not one.sound:
+            text.append(wrapped(f"not sound: {one.sound_reason}", first="  ", indent=2))
+    count = sum(one.num_rows for one in tables)
+    text += [
+        "",
+        wrapped(
+            f"{len(tables)} tables, {count} rows. `specmodel fit --data NAME` fits one; "
+            "`specmodel data --json` has sources in full, what the numbers include and what was "
+            "left out."
+        ),
+    ]
+    return "\n".join(text)
+
+
+def _varies(columns: tuple[Varying, ...]) -> str:
+    """What varies, in a few words."""
+    parts = []
+    for column in columns:
+        word = _WORDS[column.column]
+        if column.low is None or column.high is None:
+            parts.append(f"{column.num_values} {word}")
+        elif column.column != "num_draft_tokens":  # follows from depth and topk
+            parts.append(f"{word} {_short(column.low)}-{_short(column.high)}")
+    text = ", ".join(parts) or "one configuration"
+    while len(text) > _MOST_VARIES:
+        parts.pop()
+        text = ", ".join([*parts, "..."])
+    return text
+
+
+def _short(value: float) -> str:
+    """A count, in thousands where it is large."""
+    return f"{value:g}" if value < 10_000 else f"{value / KIBI:.0f}k"
+
 
 TOKENS = (1, 2, 4, 8, 32)
 """Tokens of a step for which the time is shown."""
@@ -14,18 +76,6 @@ TOKENS = (1, 2, 4, 8, 32)
 
 def all_reduces_text(measured: Sequence[MeasuredAllReduce], token_bytes: int | None) -> str:
     """Return all-reduces as text for a terminal.
-
-    Parameters
-    ----------
-    measured : sequence of MeasuredAllReduce
-        In the order of the text.
-    token_bytes : int or None
-        Message of one token, hidden size times two in bf16, [bytes]; None for no table of tokens.
-
-    Returns
-    -------
-    str
-        80 columns wide.
 
     Examples
     --------
@@ -37,17 +87,6 @@ def all_reduces_text(measured: Sequence[MeasuredAllReduce], token_bytes: int | N
 
 def tokens_beyond(measured: Sequence[MeasuredAllReduce], token_bytes: int | None) -> list[str]:
     """Return a warning for each all-reduce that is asked beyond twice its measured range.
-
-    Parameters
-    ----------
-    measured : sequence of MeasuredAllReduce
-        As fitted.
-    token_bytes : int or None
-        Message of one token, [bytes].
-
-    Returns
-    -------
-    list of str
 
     Examples
     --------

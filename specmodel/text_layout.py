@@ -1,9 +1,10 @@
-"""Plain text for a terminal of 80 columns: tables, labelled lines, numbers."""
+"""Plain text for a terminal of 80 columns: numbers, labelled lines, tables."""
 
 import math
 from collections.abc import Sequence
 
 from specmodel.question import Estimate
+from specmodel.units import MICRO
 
 WIDTH = 80
 """Columns of the text. [characters]"""
@@ -12,10 +13,11 @@ LARGEST_PLAIN = 1e7
 """Number from which on no digits are written out."""
 
 _UNITS = ("%", "ms", "tokens/s")
+_SHORT_US = 20
 
 
 def number(value: float, digits: int = 2) -> str:
-    """Return a number for a table; ``-`` where there is none, powers of ten where it is beyond any.
+    """A number for a table; ``-`` where there is none, powers of ten where it is beyond any.
 
     Examples
     --------
@@ -31,19 +33,42 @@ def number(value: float, digits: int = 2) -> str:
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.{digits}f}"
 
 
-def interval(estimate: Estimate, digits: int = 2) -> str:
-    """Return the bounds of an estimate.
+def microseconds(time_s: float) -> str:
+    """A time in microseconds, with a decimal where it is short."""
+    value = time_s / MICRO
+    return f"{value:.1f}" if value < _SHORT_US else f"{value:.0f}"
+
+
+def interval(estimate: Estimate, digits: int = 2, *, joint: str = " to ") -> str:
+    """Bounds of an estimate."""
+    return f"{number(estimate.low, digits)}{joint}{number(estimate.high, digits)}"
+
+
+def spread(estimate: Estimate, digits: int = 2, *, joint: str = "-", unit: str = "") -> str:
+    """Median and bounds of an estimate in a narrow column.
 
     Examples
     --------
-    >>> interval(Estimate(median=1.2, low=1.06, high=1.391))
-    '1.06 to 1.39'
+    >>> spread(Estimate(median=1.2, low=1.06, high=1.391))
+    '1.20 (1.06-1.39)'
     """
-    return f"{number(estimate.low, digits)} to {number(estimate.high, digits)}"
+    return f"{number(estimate.median, digits)}{unit} ({interval(estimate, digits, joint=joint)})"
+
+
+def with_interval(estimate: Estimate, digits: int = 2) -> str:
+    """Median and bounds of an estimate in a sentence; the median alone where that is all.
+
+    Examples
+    --------
+    >>> with_interval(Estimate(median=1.2, low=1.06, high=1.391))
+    '1.20 (90 %: 1.06 to 1.39)'
+    """
+    text = number(estimate.median, digits)
+    return text if estimate.low == estimate.high else f"{text} (90 %: {interval(estimate, digits)})"
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """Return a share in per cent; what is not certain never rounds to 0 or 100.
+    """A share in per cent; what is not certain never rounds to 0 or 100.
 
     Examples
     --------
@@ -59,18 +84,17 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def probability(value: float) -> str:
-    """Return a probability in per cent; nothing is certain.
-
-    Examples
-    --------
-    >>> probability(1.0), probability(0.72), probability(0.0)
-    ('> 99 %', '72 %', '< 1 %')
-    """
+    """A probability in per cent; nothing is certain."""
     return percent(min(max(value, 1e-12), 1.0 - 1e-12))
 
 
+def plural(count: int, word: str) -> str:
+    """A count and its word."""
+    return f"{count} {word}" + ("" if count == 1 else "s")
+
+
 def wrapped(text: str, *, indent: int = 0, first: str = "", width: int = WIDTH) -> str:
-    """Return a text in lines that fit, with a first piece before it.
+    """A text in lines that fit, with a first piece before it; a unit stays with its number.
 
     Examples
     --------
@@ -91,7 +115,7 @@ def wrapped(text: str, *, indent: int = 0, first: str = "", width: int = WIDTH) 
 
 
 def _words(text: str) -> list[str]:
-    """Words of a text; a unit stays with its number."""
+    """Words of a text; a unit belongs to its number."""
     words: list[str] = []
     for word in text.split():
         if words and word.startswith(_UNITS):
@@ -102,7 +126,7 @@ def _words(text: str) -> list[str]:
 
 
 def labelled(label: str, text: str, *, column: int = 16) -> str:
-    """Return a label and a wrapped text beside it.
+    """A label and a wrapped text beside it.
 
     Examples
     --------
@@ -112,19 +136,23 @@ def labelled(label: str, text: str, *, column: int = 16) -> str:
     return wrapped(text, first=label.ljust(column), indent=column)
 
 
-def fits(text: str) -> bool:
-    """Return whether every line of a text keeps to the width.
+def listed(label: str, lines: Sequence[str]) -> str:
+    """A label beside several sentences, each on its own line."""
+    return "\n".join(labelled("" if index else label, line) for index, line in enumerate(lines))
 
-    Examples
-    --------
-    >>> fits("a line"), fits("-" * 81)
-    (True, False)
-    """
+
+def noted(text: str) -> str:
+    """A wrapped line of a list."""
+    return wrapped(text, first="- ", indent=2)
+
+
+def fits(text: str) -> bool:
+    """Whether every line of a text keeps to the width."""
     return all(len(line) <= WIDTH for line in text.splitlines())
 
 
 def table(rows: Sequence[Sequence[str]], *, align: str, gap: int = 2) -> str:
-    """Return columns; `align` has ``l`` or ``r`` for each.
+    """Columns; `align` has ``l`` or ``r`` for each.
 
     Examples
     --------
@@ -146,7 +174,7 @@ def table(rows: Sequence[Sequence[str]], *, align: str, gap: int = 2) -> str:
 
 
 def long_table(rows: Sequence[Sequence[str]], *, align: str, longest: int) -> str:
-    """Return columns, a first cell longer than `longest` on a line of its own.
+    """Columns, a first cell longer than `longest` on a line of its own.
 
     Examples
     --------

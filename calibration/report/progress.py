@@ -26,20 +26,7 @@ LINE_S = 10.0
 
 @contextmanager
 def reading_progress(paths: Sequence[Path]) -> Iterator[Callable[[int], None]]:
-    """Show how far the reading of some files is, once it has taken two seconds.
-
-    A bar on a terminal, a line now and then elsewhere, both with the time that is left.
-
-    Parameters
-    ----------
-    paths : sequence of Path
-        Files and folders that are about to be read.
-
-    Yields
-    ------
-    callable
-        To be told how many bytes have been read since it was told last.
-    """
+    """Show how far the reading of some files is, once it has taken two seconds."""
     console = Console(stderr=True)
     total = sum(_size(path) for path in paths)
     with _bar(console, total) if console.is_terminal else _lines(console, total) as tell:
