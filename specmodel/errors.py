@@ -5,7 +5,7 @@ A message says what is wrong, what was found, what is allowed and what to do.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 _MOST_LINES = 8
 _UNNAMED = Path()
@@ -106,21 +106,13 @@ class IncompatiblePointsError(SpecModelError, ValueError):
 class FitError(SpecModelError, RuntimeError):
     """The points do not allow a fit."""
 
-    def __init__(self, reason: str, result: Any = None) -> None:
-        self.reason, self.result = reason, result
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
         super().__init__(reason)
 
 
 class ImpossibleAnswerError(SpecModelError, ValueError):
-    """What is known implies rounds that take less than a step without speculation, which cannot be.
-
-    Parameters
-    ----------
-    round_cost : float
-        What it implies, [baseline steps].
-    cause : str
-        What is likely wrong, and what to do.
-    """
+    """What is known implies rounds that take less than a step without speculation, which cannot be."""
 
     def __init__(self, round_cost: float, cause: str) -> None:
         self.round_cost, self.cause = round_cost, cause

@@ -74,11 +74,6 @@ def round_cost_from_throughput(
     numpy.ndarray, broadcast shape
         :math:`R`; below 1 the baseline or the accept length is wrong, [-].
 
-    Raises
-    ------
-    ParameterError
-        If an argument is outside its range.
-
     Notes
     -----
     The reference case, theory.md E5: 2.1 x 90 / 82.3.
@@ -118,11 +113,6 @@ def accept_length_for_speedup(
     numpy.ndarray, broadcast shape
         :math:`\tau`, infinite where ``target_speedup >= 1 / non_decode_share``, [tokens].
 
-    Raises
-    ------
-    ParameterError
-        If an argument is outside its range.
-
     Notes
     -----
     At S = 1 the result is R whatever f: break-even accept length equals round cost.
@@ -159,11 +149,6 @@ def elasticities(
     -------
     dict of str to numpy.ndarray
         Keys ``accept_length``, ``round_cost``, ``non_decode_share``, [-].
-
-    Raises
-    ------
-    ParameterError
-        If an argument is outside its range.
 
     Notes
     -----
