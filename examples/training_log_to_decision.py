@@ -4,7 +4,7 @@ from calibration import fit
 from calibration.points.packaged import EXAMPLES
 from calibration.training.assessment import TrainingQuestion, assess
 from calibration.training.reading import read_training_log
-from specmodel.ask import AskedConfiguration
+from specmodel.ask import Ask
 
 LOG, BENCH = EXAMPLES / "train.log", EXAMPLES / "bench.csv"
 
@@ -12,9 +12,7 @@ LOG, BENCH = EXAMPLES / "train.log", EXAMPLES / "bench.csv"
 def main() -> None:
     """Read the log, project it to its end, and decide."""
     log = read_training_log(LOG)
-    question = TrainingQuestion(
-        configuration=AskedConfiguration(), target_speedup=1.2, until=7500.0
-    )
+    question = TrainingQuestion(configuration=Ask(), target_speedup=1.2, until=7500.0)
     found = assess(log, fit(BENCH), question)
     decision = found.decision
     if decision is None or decision.end is None:

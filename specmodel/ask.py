@@ -1,42 +1,55 @@
-"""From what a user gives to questions: depths, load and workload, completed from the calibration."""
+"""What a user asks of a calibration, completed from it to questions: one way in for everybody.
 
+The command line and `Calibration.predict` both make an `Ask`; what it leaves out is the calibrated
+configuration, where there is a single one.
+"""
+
+import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from specmodel.calibration import Calibration
-from specmodel.errors import SpecModelError, UnknownKeyError
-from specmodel.question import Configuration
+from specmodel.bounds import BOUNDS
+from specmodel.errors import ParameterError, UnknownKeyError, UsageError
+from specmodel.prediction import Predictable
+from specmodel.question import AcceptLength, Configuration, Question
+
+if TYPE_CHECKING:
+    from specmodel.acceptance import ConditionalAccuracy, FullAccuracy
 
 
-class UsageError(SpecModelError):
-    """Something must be given that was not; the command line exits with 2.
+class Ask(NamedTuple):
+    """Everything that a user knows and wants; None for what is taken from the calibration.
 
-    Parameters
-    ----------
-    option : str
-        The option to give.
-    reason : str
-        Why it cannot be guessed.
+    Acceptance is one of a number, full or conditional accuracies; `accept_depth` is where a number was
+    measured, `from_training` marks values of a training log. `num_steps` are the depths to answer for.
     """
 
-    exit_code = 2
-
-    def __init__(self, option: str, reason: str) -> None:
-        self.option, self.reason = option, reason
-        super().__init__(f"{reason}; give {option}")
-
-
-class AskedConfiguration(NamedTuple):
-    """Parts of a configuration that the user gave; None for those to take from the calibration.
-
-    Depths are a tuple, because one command may ask for several.
-    """
-
+    accept_length: float | AcceptLength | None = None
+    full_accuracy: tuple[float, ...] | None = None
+    conditional_accuracy: tuple[float, ...] | None = None
+    accept_depth: int | None = None
+    from_training: bool = False
     num_steps: tuple[int, ...] | None = None
     topk: float | None = None
     num_draft_tokens: float | None = None
     batch_size: float | None = None
     context_tokens: float | None = None
+    workload: str | None = None
+    baseline_tokens_per_s: float | None = None
+    target_speedup: float | None = None
+    claim: float | None = None
+
+    @property
+    def says_acceptance(self) -> bool:
+        """Whether anything says what is accepted."""
+        given = (self.accept_length, self.full_accuracy, self.conditional_accuracy)
+        return given != (None, None, None)
+
+    @property
+    def list_depth(self) -> int | None:
+        """Length of the list; None for a single number."""
+        given = self.full_accuracy or self.conditional_accuracy
+        return len(given) if given else None
 
 
 _OPTIONS = {
@@ -47,174 +60,54 @@ _OPTIONS = {
 }
 
 
-def configurations(
-    calibration: Calibration, asked: AskedConfiguration, *, list_depth: int | None = None
-) -> list[Configuration]:
-    r"""Configurations to answer for, completed from the calibration where it holds one value.
+def configurations(system: Predictable, ask: Ask) -> list[Configuration]:
+    r"""Configurations to answer for, one per depth, completed from the calibration.
 
     .. math:: \text{given} \cup \text{calibrated}
 
-    Parameters
-    ----------
-    calibration : Calibration
-        What is calibrated.
-    asked : AskedConfiguration
-        What was given.
-    list_depth : int, optional
-        Length of an accuracy list: the depth where none is given.
-
-    Returns
-    -------
-    list of Configuration
-        One per depth. A calibration that does not state its depth is answered at that depth, which
-        stays None.
-
-    Raises
-    ------
-    UsageError
-        If a quantity is neither given nor single in the calibration.
-
-    Notes
-    -----
-    Without points, batch and context stay unknown and topk is a chain.
+    A list of accuracies is answered for at its own depth where none is given. Without points, batch and
+    context stay unknown and topk is a chain; a depth that the points do not state stays None.
     """
     depths: Sequence[float | None]
-    if asked.num_steps is not None:
-        depths = asked.num_steps
-    elif list_depth is not None and not depth_unknown(calibration):
-        depths = (list_depth,)
-    elif calibration.configurations:
-        depths = (_single(calibration, "num_steps"),)
-    else:
+    if ask.num_steps is not None:
+        depths = ask.num_steps
+    elif ask.list_depth is not None:
+        depths = (ask.list_depth,)
+    elif not system.configurations:
         raise UsageError("--depth", "the packaged prior has no calibrated depth")
-    topk = asked.topk if asked.topk is not None else _only_chain_or_single(calibration)
+    else:
+        depths = (_single(system, "num_steps"),)
+        if depths == (None,):
+            depths = (ask.accept_depth,)
+    topks = {one.topk for one in system.configurations}
+    topk = ask.topk
+    if topk is None:  # a chain where the points hold chains
+        topk = 1.0 if not topks or 1.0 in topks else _single(system, "topk")
     load = {
-        name: given if given is not None else _single(calibration, name)
+        name: given if given is not None else _single(system, name)
         for name, given in (
-            ("batch_size", asked.batch_size),
-            ("context_tokens", asked.context_tokens),
+            ("batch_size", ask.batch_size),
+            ("context_tokens", ask.context_tokens),
         )
     }
-    return [
+    found = [
         Configuration(
             num_steps=None if depth is None else float(depth),
             topk=topk,
-            num_draft_tokens=_draft_tokens(calibration, asked, depth, topk),
+            num_draft_tokens=_draft_tokens(system, ask, depth, topk or 1.0),
             **load,
         )
         for depth in depths
     ]
+    if ask.num_draft_tokens is not None:
+        for one in found:
+            _check_verified_tokens(system, one)
+    return found
 
 
-def check_verified_tokens(
-    calibration: Calibration, asked: AskedConfiguration, found: Iterable[Configuration]
-) -> None:
-    """Refuse a chain that verifies another number of tokens than a chain does.
-
-    Parameters
-    ----------
-    calibration : Calibration
-        What it measured is possible, whatever it is.
-    asked : AskedConfiguration
-        What was given.
-    found : iterable of Configuration
-        Completed from it.
-
-    Raises
-    ------
-    UsageError
-        If verified tokens were given and do not fit. One draft step may propose a whole block.
-    """
-    if asked.num_draft_tokens is None:
-        return
-    measured = {
-        (one.num_steps, one.topk, one.num_draft_tokens) for one in calibration.configurations
-    }
-    for one in found:
-        steps, tokens = one.num_steps, asked.num_draft_tokens
-        if steps is None or one.topk != 1 or (steps, one.topk, tokens) in measured:
-            continue
-        if tokens == steps + 1 or (steps == 1 and tokens > 1):
-            continue
-        raise UsageError(
-            "--topk of the tree, or leave --num-draft-tokens out",
-            f"a chain of depth {steps:g} verifies {steps + 1:g} tokens (num_steps + 1), not {tokens:g}",
-        )
-
-
-def depth_unknown(calibration: Calibration) -> bool:
-    """Whether the calibration has points and none of them states its depth."""
-    depths = {one.num_steps for one in calibration.configurations}
-    return depths == {None}
-
-
-def calibrated_depth(calibration: Calibration) -> int | None:
-    """The one depth at which the points were measured; None where there are several or none."""
-    depths = {one.num_steps for one in calibration.configurations}
-    depth = depths.pop() if len(depths) == 1 else None
-    return None if depth is None else int(depth)
-
-
-def workload_of(
-    calibration: Calibration,
-    configuration: Configuration,
-    *,
-    workload: str | None = None,
-    baseline_tokens_per_s: float | None = None,
-) -> str | None:
-    """Workload to answer for: the given one, or the only one measured at this load.
-
-    Parameters
-    ----------
-    calibration : Calibration
-        What is calibrated.
-    configuration : Configuration
-        Its batch and context are the load.
-    workload : str, optional
-        What was given.
-    baseline_tokens_per_s : float, optional
-        A baseline that was given; a workload that is not calibrated needs one, [tokens/s].
-
-    Returns
-    -------
-    str or None
-        None for a workload that the points do not hold or do not name.
-
-    Raises
-    ------
-    UnknownKeyError
-        If the given workload is not in the calibration and no baseline of it was given.
-    """
-    entries = calibration.baselines.entries
-    if workload is not None:
-        known = _distinct(entry.workload for entry in entries)
-        if workload not in known and baseline_tokens_per_s is None:
-            raise UnknownKeyError("workload", workload, [name for name in known if name])
-        return workload
-    batch, context = configuration.batch_size, configuration.context_tokens
-    here = _distinct(
-        entry.workload
-        for entry in entries
-        if _same(entry.batch_size, batch) and _same(entry.context_tokens, context)
-    )
-    # Points that do not name their workload do not say that the next run is the same one: its
-    # baseline is still the only one known, but what it misses is drawn anew.
-    return here[0] if len(here) == 1 and here[0] else None
-
-
-def _distinct(names: Iterable[str]) -> list[str]:
-    """Names in their order, each once."""
-    return list(dict.fromkeys(names))
-
-
-def _same(measured: float, asked: float | None) -> bool:
-    """Whether a load is the one asked for; NaN is one that is not stated."""
-    return measured != measured if asked is None else measured == asked  # noqa: PLR0124 - NaN
-
-
-def _single(calibration: Calibration, name: str) -> float | None:
+def _single(system: Predictable, name: str) -> float | None:
     """The calibration's only value of a quantity; None where it states none."""
-    values = {getattr(one, name) for one in calibration.configurations}
+    values = {getattr(one, name) for one in system.configurations}
     if len(values) > 1:
         known = ", ".join(
             "not stated" if value is None else f"{value:g}"
@@ -226,25 +119,15 @@ def _single(calibration: Calibration, name: str) -> float | None:
     return values.pop() if values else None
 
 
-def _only_chain_or_single(calibration: Calibration) -> float:
-    """Branching: a chain where the points hold chains, else the single value."""
-    values = {one.topk or 1.0 for one in calibration.configurations}
-    if not values or 1.0 in values:
-        return 1.0
-    value = _single(calibration, "topk")
-    return 1.0 if value is None else value
-
-
-def _draft_tokens(
-    calibration: Calibration, asked: AskedConfiguration, depth: float | None, topk: float
-) -> float | None:
+def _draft_tokens(system: Predictable, ask: Ask, depth: float | None, topk: float) -> float | None:
     """Verified tokens: given, those of the same depth and topk in the points, else a chain's."""
-    if asked.num_draft_tokens is not None:
-        return asked.num_draft_tokens
+    if ask.num_draft_tokens is not None:
+        return ask.num_draft_tokens
+    stated = depth if depth != points_depth(system, ask) else None
     known = {
         one.num_draft_tokens
-        for one in calibration.configurations
-        if one.num_steps == depth and one.topk == topk
+        for one in system.configurations
+        if one.num_steps == stated and one.topk == topk
     }
     if len(known) == 1:
         return known.pop()
@@ -254,3 +137,164 @@ def _draft_tokens(
             "a tree's number of verified tokens does not follow from its depth",
         )
     return None
+
+
+def _check_verified_tokens(system: Predictable, one: Configuration) -> None:
+    """Refuse a chain that verifies another number of tokens than a chain does.
+
+    What was measured is possible, whatever it is, and one draft step may propose a whole block.
+    """
+    steps, tokens = one.num_steps, one.num_draft_tokens
+    if steps is None or tokens is None or one.topk != 1 or tokens == steps + 1:
+        return
+    if (steps == 1 and tokens > 1) or any(
+        (known.num_steps, known.topk, known.num_draft_tokens) == (steps, 1, tokens)
+        for known in system.configurations
+    ):
+        return
+    raise UsageError(
+        "--topk of the tree, or leave --num-draft-tokens out",
+        f"a chain of depth {steps:g} verifies {steps + 1:g} tokens (num_steps + 1), not {tokens:g}",
+    )
+
+
+def depth_unknown(system: Predictable) -> bool:
+    """Whether the calibration has points and none of them states its depth."""
+    return {one.num_steps for one in system.configurations} == {None}
+
+
+def calibrated_depth(system: Predictable) -> int | None:
+    """The one depth at which the points were measured; None where there are several or none."""
+    depths = {one.num_steps for one in system.configurations}
+    depth = depths.pop() if len(depths) == 1 else None
+    return None if depth is None else int(depth)
+
+
+def points_depth(system: Predictable, ask: Ask) -> int | None:
+    """Depth that points count as which state none: that at which the acceptance of the ask was measured.
+
+    It is the length of a list, --accept-depth, else the one depth that is asked for; None where the
+    points state theirs, or nothing says it.
+    """
+    if not depth_unknown(system):
+        return None
+    if ask.list_depth is not None or ask.accept_depth is not None:
+        return ask.list_depth or ask.accept_depth
+    return ask.num_steps[0] if ask.num_steps is not None and len(ask.num_steps) == 1 else None
+
+
+def workload_of(system: Predictable, configuration: Configuration, ask: Ask) -> str | None:
+    """Workload to answer for: the given one, or the only one measured at this load.
+
+    None for a workload that the points do not hold or do not name; one that is not calibrated needs a
+    baseline.
+    """
+    entries = system.baselines.entries
+    if ask.workload is not None:
+        known = list(dict.fromkeys(entry.workload for entry in entries))
+        if ask.workload not in known and ask.baseline_tokens_per_s is None:
+            raise UnknownKeyError("workload", ask.workload, [name for name in known if name])
+        return ask.workload
+    # Points that do not name their workload do not say that the next run is the same one: its
+    # baseline is still the only one known, but what it misses is drawn anew.
+    return only(
+        entry.workload
+        for entry in entries
+        if is_load(entry.batch_size, configuration.batch_size)
+        and is_load(entry.context_tokens, configuration.context_tokens)
+    )
+
+
+def only(names: Iterable[str]) -> str | None:
+    """The one name that all have; None where they differ, or it is empty."""
+    known = set(names)
+    return (known.pop() or None) if len(known) == 1 else None
+
+
+def is_load(measured: float, asked: float | None) -> bool:
+    """Whether a load is the one asked for; NaN is one that is not stated."""
+    return math.isnan(measured) if asked is None else measured == asked
+
+
+def question_of(
+    system: Predictable, ask: Ask, configuration: Configuration, accept_length: AcceptLength
+) -> Question:
+    """One question of an ask."""
+    return Question(
+        accept_length=accept_length,
+        configuration=configuration,
+        workload=workload_of(system, configuration, ask),
+        baseline_tokens_per_s=ask.baseline_tokens_per_s,
+        points_depth=points_depth(system, ask),
+    )
+
+
+def ask_of(
+    accepted: "Accepted",
+    *,
+    depth: float | Iterable[float] | None,
+    num_steps: float | Iterable[float] | None,
+    **asked: Any,
+) -> Ask:
+    """The ask of a program, held to what the command line allows."""
+    if depth is not None and num_steps is not None:
+        raise UsageError("one of them", "depth and num_steps say the same thing twice")
+    depths = num_steps if depth is None else depth
+    known: dict[str, Any] = {"accept_length": accepted}
+    if accepted is not None and not isinstance(accepted, int | float | AcceptLength):
+        from specmodel.acceptance import ConditionalAccuracy, FullAccuracy
+
+        conditional = isinstance(accepted, ConditionalAccuracy)
+        given = (
+            accepted.values
+            if isinstance(accepted, FullAccuracy | ConditionalAccuracy)
+            else accepted
+        )
+        values = tuple(float(value) for value in given)
+        known = {"conditional_accuracy" if conditional else "full_accuracy": values}
+        most = int(BOUNDS["num_steps"].most)
+        if not 1 <= len(values) <= most:
+            raise ParameterError("accuracies", f"{len(values)} of them", f"1 to {most}")
+    ask = Ask(**known, **asked)
+    if depths is not None:
+        wanted: Iterable[Any] = depths if isinstance(depths, Iterable) else (depths,)
+        ask = ask._replace(num_steps=tuple(wanted))
+    for name, least in (
+        ("num_steps", 1),
+        ("accept_depth", 1),
+        ("topk", 1),
+        ("num_draft_tokens", 1),
+    ):
+        most = int(BOUNDS["num_steps" if name == "accept_depth" else name].most)
+        value = getattr(ask, name)
+        for one in value if isinstance(value, tuple) else (value,):
+            if one is not None and not (least <= one <= most and float(one).is_integer()):
+                raise ParameterError(name, f"{one:g}", f"a whole number from {least} to {most}")
+    if ask.num_steps is not None:
+        ask = ask._replace(num_steps=tuple(sorted({int(one) for one in ask.num_steps})))
+    for name, quantity in _NUMBERS.items():
+        value, bounds = getattr(ask, name), BOUNDS[quantity]
+        if value is None or isinstance(value, AcceptLength):
+            continue
+        low = (
+            False if quantity == "accept_length" else value < bounds.least
+        )  # said with a hint later
+        if not math.isfinite(value) or value > bounds.most or low:
+            raise ParameterError(
+                name.replace("accept_length", "accept length"), f"{value:g}", f"finite, in {bounds}"
+            )
+    return ask
+
+
+_NUMBERS = {
+    "accept_length": "accept_length",
+    "claim": "accept_length",
+    "batch_size": "batch_size",
+    "context_tokens": "context_tokens",
+    "baseline_tokens_per_s": "baseline_tokens_per_s",
+    "target_speedup": "speedup",
+}
+Accepted: TypeAlias = (
+    "float | AcceptLength | FullAccuracy | ConditionalAccuracy | Iterable[float] | None"
+)
+"""What a program may give as acceptance."""

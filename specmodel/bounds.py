@@ -12,23 +12,15 @@ class Bounds(NamedTuple):
     most: float
 
     def hold(self, value: float) -> bool:
-        """Whether a number is inside; NaN never is.
-
-        Examples
-        --------
-        >>> BOUNDS["batch_size"].hold(64), BOUNDS["batch_size"].hold(float("nan"))
-        (True, False)
-        """
+        """Whether a number is inside; NaN never is."""
         return self.least <= value <= self.most
 
     def __str__(self) -> str:
-        """For a person to read."""
-        return f"{_plain(self.least)} to {_plain(self.most)}"
-
-
-def _plain(value: float) -> str:
-    """A bound without an exponent where it is short."""
-    return f"{value:g}" if abs(value) < 1e6 else f"{value:.0e}".replace("e+0", "e")
+        """For a person to read, without an exponent where it is short."""
+        return " to ".join(
+            f"{value:g}" if abs(value) < 1e6 else f"{value:.0e}".replace("e+0", "e")
+            for value in self
+        )
 
 
 BOUNDS: Final[Mapping[str, Bounds]] = MappingProxyType(
@@ -47,4 +39,5 @@ BOUNDS: Final[Mapping[str, Bounds]] = MappingProxyType(
         "max_running": Bounds(1, 4096),
     }
 )
-"""By canonical name; throughputs in tokens/s, lengths and depths in tokens, arrivals in requests/s."""
+"""What is sensible to ask for, far outside any system, so that a slip is not answered: by canonical name;
+throughputs in tokens/s, lengths and depths in tokens, arrivals in requests/s."""

@@ -1,22 +1,24 @@
 """A calibrated system: what its points taught, everything a prediction needs, and its file."""
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from specmodel.answer import Answer, answer
+from specmodel.ask import Accepted, ask_of
 from specmodel.baselines import Baselines
-from specmodel.constants import NAMES, NUM_CONSTANTS, to_natural
+from specmodel.constants import NAMES, NUM_CONSTANTS, ConstantEstimate, to_natural
 from specmodel.cost import REFERENCE_STEP_TIME_S, BatchCurve
 from specmodel.errors import ExtrapolationWarning, FormatError, ParameterError
 from specmodel.files import CheckedJson
 from specmodel.physical_fit import PhysicalFit
 from specmodel.posterior import Posterior
-from specmodel.prediction import Prediction, predict
 from specmodel.prior import Prior, load_prior
-from specmodel.question import AcceptLength, Configuration, Question, Run
+from specmodel.question import Configuration, Observation, Run
 from specmodel.records import from_record, to_record
 from specmodel.statistics import NORMAL_95
 from specmodel.version import __version__
@@ -36,53 +38,11 @@ _FILE = CheckedJson(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Observation:
-    """What the points say of one configuration, by the identity R = tau y0 / y."""
-
-    configuration: Configuration  # which one
-    num_points: int  # rows of it
-    accept_length: tuple[float, float]  # smallest and largest, [tokens]
-    # smallest, median and largest of accept_length x baseline / throughput, [baseline steps]
-    round_cost: tuple[float, float, float]
-    accept_length_at: float  # accept length of its first row, [tokens]
-    output_tokens_per_s: float  # throughputs of its first row, [tokens/s]
-    baseline_tokens_per_s: float
-    # median of the same with the time that is not decoding taken out where it was measured,
-    # [baseline steps]
-    decode_round_cost: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConstantEstimate:
-    """Posterior of one constant, with its prior."""
-
-    name: str  # as in `specmodel.constants.NAMES`
-    value: float  # median and central 90 % interval
-    low: float
-    high: float
-    prior_value: float  # the same before the points
-    prior_low: float
-    prior_high: float
-    # 1 - posterior sd / prior sd on the internal scale, the prior as wide as the points made
-    # it: 0 means the points say nothing, [0, 1]
-    learned: float
-
-    @property
-    def prior_dominated(self) -> bool:
-        """Whether this is the prior rather than the points."""
-        return self.learned < PRIOR_DOMINATED
-
-
-PRIOR_DOMINATED = 0.1
-"""Share learned below which a constant is called prior-dominated (theory.md part D: posterior sd above
-0.9 of the prior's)."""
-
 _DRAFT = ("step_cost", "tree_cost")
 _EXPONENT = NAMES.index("draft_time_exponent")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Calibration:
     """A system's constants with everything that a prediction needs.
 
@@ -211,6 +171,12 @@ class Calibration:
             notes=(),
         )
 
+    def __repr__(self) -> str:
+        """What it is of, and its constants, in a few lines."""
+        name = self.label or self.prior.name
+        constants = ", ".join(f"{one.name} {one.value:.3g}" for one in self.constants)
+        return f"<Calibration: {name}; {self.num_points} points\n {constants}>"
+
     @property
     def draft_scale(self) -> float:
         """Factor by which draft constants count at the fastest measured load; 1 where unknown.
@@ -290,35 +256,56 @@ class Calibration:
 
     def predict(
         self,
-        accept_length: float,
+        accept_length: Accepted = None,
         *,
+        depth: float | Iterable[float] | None = None,
+        num_steps: float | Iterable[float] | None = None,
+        accept_depth: int | None = None,
+        from_training: bool = False,
+        topk: float | None = None,
+        num_draft_tokens: float | None = None,
+        batch_size: float | None = None,
+        context_tokens: float | None = None,
         workload: str | None = None,
         baseline_tokens_per_s: float | None = None,
-        **configuration: float | None,
-    ) -> Prediction:
-        r"""Speed-up and throughput at an accept length.
+        target_speedup: float | None = None,
+        claim: float | None = None,
+    ) -> Answer:
+        r"""Answer what `specmodel predict` answers, and refuse what it refuses.
 
         .. math:: \frac{1}{S} = f + (1-f)\frac{R}{\tau}
 
         Parameters
         ----------
-        accept_length : float
-            At the depth of the configuration, bonus token included, [tokens].
+        accept_length : float, AcceptLength, FullAccuracy, ConditionalAccuracy or sequence, optional
+            What is accepted: tokens per round, bonus token included, or accuracies by depth; a plain
+            sequence is of full accuracies, [tokens], [-].
+        depth, num_steps : int or iterable of int, optional
+            Draft depth, or several; one of the two, [tokens].
+        accept_depth : int, optional
+            Depth at which the accept length was measured; it is carried to `depth`, [tokens].
+        from_training : bool
+            Whether the acceptance is that of a training log.
+        topk, num_draft_tokens, batch_size, context_tokens : float, optional
+            Tree and load.
         workload : str, optional
-            Of the calibration; by default another one.
+            Of the calibration, for its baseline.
         baseline_tokens_per_s : float, optional
-            Throughput without speculation; by default that of the calibration, [tokens/s].
-        **configuration : float
-            Fields of `Configuration`; those not given are the only calibrated configuration's.
+            Throughput without speculation at this load, [tokens/s].
+        target_speedup, claim : float, optional
+            Say what a speed-up needs, and what an accept length at `depth` would need.
 
         Returns
         -------
-        Prediction
+        Answer
+            What is not given is the calibrated configuration, where there is a single one.
 
         Raises
         ------
-        ParameterError
-            If a quantity is outside what is possible.
+        ParameterError, UnknownKeyError
+            If a value is impossible or a workload is unknown.
+        UsageError
+            If something is neither given nor known from the calibration.
 
         Warns
         -----
@@ -327,24 +314,38 @@ class Calibration:
 
         Examples
         --------
-        >>> answer = Calibration.from_prior().predict(2.75, num_steps=5, baseline_tokens_per_s=90.0)
-        >>> answer.output_tokens_per_s.low < 90.0 * answer.speedup.median
+        >>> answer = Calibration.from_prior().predict(2.75, depth=5, baseline_tokens_per_s=90.0)
+        >>> answer.output_tokens_per_s.low < 90.0 * float(answer.speedup)
         True
         """
-        asked = Configuration(**configuration)
-        if not configuration and len(self.configurations) == 1:
-            asked = self.configurations[0]
-        for axis, value in {"accept_length": accept_length, **configuration}.items():
-            low, high = self.hull.get(axis, (-np.inf, np.inf))
-            if value is not None and not low <= value <= high:
-                warnings.warn(ExtrapolationWarning(axis, value, low, high), stacklevel=2)
-        question = Question(
-            accept_length=AcceptLength.exact(accept_length),
-            configuration=asked,
+        ask = ask_of(
+            accept_length,
+            depth=depth,
+            num_steps=num_steps,
+            accept_depth=accept_depth,
+            from_training=from_training,
+            topk=topk,
+            num_draft_tokens=num_draft_tokens,
+            batch_size=batch_size,
+            context_tokens=context_tokens,
             workload=workload,
             baseline_tokens_per_s=baseline_tokens_per_s,
+            target_speedup=target_speedup,
+            claim=claim,
         )
-        return predict(self, [question])[0]
+        found = answer(self, ask)
+        for one in found.depths:
+            question = one.prediction.question
+            asked = (
+                {"accept_length": question.accept_length.estimate.median}
+                if one.accept_known
+                else {}
+            )
+            for axis, value in (asked | asdict(question.configuration)).items():
+                low, high = self.hull.get(axis, (-np.inf, np.inf))
+                if value is not None and not low <= value <= high:
+                    warnings.warn(ExtrapolationWarning(axis, value, low, high), stacklevel=2)
+        return found
 
 
 def save_calibration(calibration: Calibration, path: Path | str) -> None:

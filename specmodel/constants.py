@@ -133,3 +133,29 @@ def slope(natural: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     value = np.asarray(natural, dtype=np.float64)
     return np.where(_IS_LOGIT, value * (1.0 - value), value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstantEstimate:
+    """Posterior of one constant, with its prior."""
+
+    name: str  # as in `specmodel.constants.NAMES`
+    value: float  # median and central 90 % interval
+    low: float
+    high: float
+    prior_value: float  # the same before the points
+    prior_low: float
+    prior_high: float
+    # 1 - posterior sd / prior sd on the internal scale, the prior as wide as the points made
+    # it: 0 means the points say nothing, [0, 1]
+    learned: float
+
+    @property
+    def prior_dominated(self) -> bool:
+        """Whether this is the prior rather than the points."""
+        return self.learned < PRIOR_DOMINATED
+
+
+PRIOR_DOMINATED = 0.1
+"""Share learned below which a constant is called prior-dominated (theory.md part D: posterior sd above
+0.9 of the prior's)."""

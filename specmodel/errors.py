@@ -71,6 +71,24 @@ class ParameterError(SpecModelError, ValueError):
         super().__init__(f"{name} must be {allowed}, got {value}" + (f"; {hint}" if hint else ""))
 
 
+class UsageError(SpecModelError):
+    """Something must be given that was not; the command line exits with 2.
+
+    Parameters
+    ----------
+    option : str
+        The option to give.
+    reason : str
+        Why it cannot be guessed.
+    """
+
+    exit_code = 2
+
+    def __init__(self, option: str, reason: str) -> None:
+        self.option, self.reason = option, reason
+        super().__init__(f"{reason}; give {option}")
+
+
 class UnknownKeyError(SpecModelError, KeyError):
     """A name is not in a catalogue (a packaged system, a source, a constant)."""
 

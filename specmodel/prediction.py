@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specmodel.baselines import Baseline, Baselines
-from specmodel.constants import NAMES, NUM_CONSTANTS, slope
+from specmodel.constants import NAMES, NUM_CONSTANTS, ConstantEstimate, slope
 from specmodel.cost import (
     REFERENCE_STEP_TIME_S,
+    UNKNOWN_DEPTH_NUM_STEPS,
     BatchCurve,
     round_cost_gradient,
     round_cost_parts,
@@ -18,9 +19,18 @@ from specmodel.cost import (
 )
 from specmodel.errors import ImpossibleAnswerError
 from specmodel.posterior import NEW, Posterior, Rows, effect_index
-from specmodel.question import Configuration, Estimate, Question, Run
+from specmodel.prior import Prior
+from specmodel.question import (
+    Configuration,
+    Estimate,
+    Observation,
+    Question,
+    Run,
+    estimate_json,
+)
 from specmodel.speedup import accept_length_for_speedup, log_speedup_gradient
 from specmodel.statistics import NORMAL_95
+from specmodel.units import MILLI
 
 Array = NDArray[np.float64]
 
@@ -47,6 +57,10 @@ class Predictable(Protocol):
     """What a prediction reads of a calibrated system; see `specmodel.calibration.Calibration`."""
 
     @property
+    def label(self) -> str: ...
+    @property
+    def fitted_at(self) -> str: ...
+    @property
     def posterior(self) -> Posterior: ...
     @property
     def baselines(self) -> Baselines: ...
@@ -68,6 +82,20 @@ class Predictable(Protocol):
     def throughput_scope(self) -> str: ...
     @property
     def draft_scale(self) -> float: ...
+    @property
+    def constants(self) -> tuple[ConstantEstimate, ...]: ...
+    @property
+    def observations(self) -> tuple[Observation, ...]: ...
+    @property
+    def prior(self) -> Prior: ...
+    @property
+    def hull(self) -> dict[str, tuple[float, float]]: ...
+    @property
+    def broken_baselines(self) -> tuple[str, ...]: ...
+    @property
+    def forced(self) -> bool: ...
+    @property
+    def physical(self) -> object | None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +145,37 @@ class Prediction:
     non_decode_share: float
     implied_round_cost: float
     breakdown: tuple[BreakdownTerm, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, as `specmodel predict --json` names them; unknown and infinite ones are None."""
+        one, tpot_s = self.question.configuration, self.tpot_s
+        return {
+            "accept_length": estimate_json(self.question.accept_length.estimate),
+            "num_steps": _whole(one.num_steps),
+            "topk": _whole(one.topk),
+            "num_draft_tokens": _whole(one.num_draft_tokens),
+            "batch_size": _whole(one.batch_size),
+            "round_cost": estimate_json(self.round_cost),
+            "speedup": estimate_json(self.speedup),
+            "output_tokens_per_s": estimate_json(self.output_tokens_per_s),
+            "tpot_ms": estimate_json(tpot_s and tpot_s.scaled(1 / MILLI)),
+            "per_user_tokens_per_s": estimate_json(self.per_user_tokens_per_s),
+            "break_even_accept_length": estimate_json(self.break_even_accept_length),
+            "probability_faster": self.probability_faster,
+            "breakdown": [
+                {
+                    "term": part.term,
+                    "share": part.share,
+                    "time_ms": None if part.time_s is None else part.time_s / MILLI,
+                }
+                for part in self.breakdown
+            ],
+        }
+
+
+def _whole(value: float | None) -> int | float | None:
+    """A count as a whole number where it is one."""
+    return int(value) if value is not None and float(value).is_integer() else value
 
 
 def predict(system: Predictable, questions: Sequence[Question]) -> tuple[Prediction, ...]:
@@ -415,7 +474,7 @@ def sensitivities(system: Predictable, question: Question) -> dict[str, float]:
 
 def question_rows(system: Predictable, questions: Sequence[Question]) -> Rows:
     """Arrays of questions, with the effects of the calibration they touch."""
-    configurations = [question.configuration for question in questions]
+    configurations = [counted(system, question) for question in questions]
     baselines = [baseline_of(system, question) for question in questions]
 
     def column(name: str) -> Array:
@@ -446,6 +505,30 @@ def question_rows(system: Predictable, questions: Sequence[Question]) -> Rows:
             [effect_index(system.configurations, one) for one in configurations], dtype=np.intp
         ),
         run=np.array([_run_index(system, question) for question in questions], dtype=np.intp),
+    )
+
+
+def counted(system: Predictable, question: Question) -> Configuration:
+    r"""The configuration of a question as the fit counts depths that the points do not state.
+
+    .. math:: k \mapsto k_0 \frac{k}{N}
+
+    With :math:`k_0` the depth that an unstated one counts as in a fit, and :math:`N` what it is taken to
+    be. At N it is the measured configuration, and what drafting cost there is shared by N steps.
+    """
+    one, taken = question.configuration, question.points_depth
+    if taken is None or one.num_steps is None:
+        return one
+    chain = one.num_draft_tokens == one.num_steps + 1
+    if one.num_steps == taken:
+        measured = replace(one, num_steps=None)
+        if chain and measured not in system.configurations:
+            return replace(measured, num_draft_tokens=None)
+        return measured
+    return replace(
+        one,
+        num_steps=UNKNOWN_DEPTH_NUM_STEPS * one.num_steps / taken,
+        num_draft_tokens=None if chain else one.num_draft_tokens,
     )
 
 

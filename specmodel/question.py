@@ -1,5 +1,6 @@
 """What to predict: configurations, accept lengths and questions, as plain records."""
 
+import math
 from dataclasses import dataclass
 
 from specmodel.errors import ParameterError
@@ -81,6 +82,14 @@ class Estimate:
     low: float
     high: float
 
+    def __float__(self) -> float:
+        """The median."""
+        return self.median
+
+    def __format__(self, spec: str) -> str:
+        """The median in a format such as ``.2f``; everything without one."""
+        return format(self.median, spec) if spec else str(self)
+
     def scaled(self, factor: float) -> "Estimate":
         """The same in another unit; the factor is positive."""
         return Estimate(median=self.median * factor, low=self.low * factor, high=self.high * factor)
@@ -124,6 +133,8 @@ class Question:
     non_decode_share : float or None
         Where it was measured, by time to first token and output length; None: modelled, and 0 where
         the throughputs of the calibration are those of decoding alone, [-].
+    points_depth : int or None
+        Depth that points are taken to have which state none; None: as the fit counts them, [tokens].
     """
 
     accept_length: AcceptLength
@@ -131,6 +142,38 @@ class Question:
     workload: str | None = None
     baseline_tokens_per_s: float | None = None
     non_decode_share: float | None = None
+    points_depth: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """What the points say of one configuration, by the identity R = tau y0 / y."""
+
+    configuration: Configuration  # which one
+    num_points: int  # rows of it
+    accept_length: tuple[float, float]  # smallest and largest, [tokens]
+    # smallest, median and largest of accept_length x baseline / throughput, [baseline steps]
+    round_cost: tuple[float, float, float]
+    accept_length_at: float  # accept length of its first row, [tokens]
+    output_tokens_per_s: float  # throughputs of its first row, [tokens/s]
+    baseline_tokens_per_s: float
+    # median of the same with the time that is not decoding taken out where it was measured,
+    # [baseline steps]
+    decode_round_cost: float
+
+
+def estimate_json(estimate: Estimate | None) -> dict[str, float | None] | None:
+    """Median and bounds; None where there is no estimate, or where it is infinite.
+
+    Examples
+    --------
+    >>> estimate_json(Estimate(median=2.0, low=1.5, high=float("inf")))
+    {'median': 2.0, 'low': 1.5, 'high': None}
+    """
+    if estimate is None:
+        return None
+    values = {"median": estimate.median, "low": estimate.low, "high": estimate.high}
+    return {name: float(value) if math.isfinite(value) else None for name, value in values.items()}
 
 
 def longest_accept_length(configuration: Configuration) -> float | None:

@@ -17,9 +17,8 @@ from calibration.commands.options import (
     show_notes,
 )
 from calibration.commands.rig_options import asked_rig, rig_options
-from specmodel.ask import UsageError
 from specmodel.calibration import Calibration
-from specmodel.errors import FormatError
+from specmodel.errors import FormatError, UsageError
 from specmodel.files import OutputError
 
 

@@ -23,10 +23,10 @@ from calibration.commands.options import (
     show_notes,
 )
 from calibration.commands.rig_options import asked_rig, rig_options
-from calibration.points.notes import ROUNDING
-from specmodel.ask import AskedConfiguration, UsageError
-from specmodel.errors import ParameterError
+from specmodel.ask import Ask
+from specmodel.errors import ParameterError, UsageError
 from specmodel.files import OutputError, write_bytes_atomically
+from specmodel.notes import ROUNDING
 
 if TYPE_CHECKING:
     from calibration.rig.scenario import Scenario
@@ -143,7 +143,7 @@ def whatif(
     specmodel whatif --model Kimi-K2.6 --gpu "RTX PRO 6000 Server" --num-gpus 8 \\
       --interconnect pcie5 --depth 3 --accept 2.5 --set interconnect=nvlink5
     """
-    asked = AskedConfiguration(
+    asked = Ask(
         num_steps=None if depth is None else (depth,),
         topk=topk,
         num_draft_tokens=num_draft_tokens,
@@ -171,7 +171,8 @@ def whatif(
     except ParameterError as error:  # all that can be out of range here was given by option
         raise click.UsageError(str(error)) from None
     if as_json:
-        from calibration.report.as_json import answer_json, used
+        from calibration.report.as_json import answer_json
+        from specmodel.answer import used
 
         show(answer_json(found, **used(known, source)))
     else:
@@ -186,9 +187,7 @@ def whatif(
         show_notes([f"{said}, so they are taken as 1"])
 
 
-def _named_scenario(
-    rig: dict[str, Any], asked: AskedConfiguration, accept: float | None
-) -> "Scenario":
+def _named_scenario(rig: dict[str, Any], asked: Ask, accept: float | None) -> "Scenario":
     """A rig from names, at the load that was asked for."""
     from calibration.rig.draft import DraftChoice
     from calibration.rig.from_points import named_model

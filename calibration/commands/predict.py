@@ -24,14 +24,13 @@ from calibration.commands.options import (
     show,
     show_notes,
 )
-from calibration.predict.accept_lengths import AskedAcceptLength
-from calibration.predict.answer import Asked, answer, note_lines
 from calibration.report.prediction_text import calibration_words
+from specmodel.answer import answer, note_lines, used
 from specmodel.arrival_question import AskedArrival
-from specmodel.ask import AskedConfiguration, UsageError
+from specmodel.ask import Ask
 from specmodel.bounds import BOUNDS
 from specmodel.calibration import Calibration
-from specmodel.errors import ParameterError
+from specmodel.errors import ParameterError, UsageError
 from specmodel.units import MILLI
 
 _ACCEPTANCE = ("--accept", "--full", "--conditional", "--log")
@@ -171,38 +170,33 @@ def command(
     specmodel predict --accept 2.75 --arrival-rate 4 --output-tokens 512
     """
     _check_usage(click.get_current_context())
-    configuration = AskedConfiguration(
-        num_steps=depth,
-        topk=topk,
-        num_draft_tokens=num_draft_tokens,
-        batch_size=batch_size,
-        context_tokens=context_tokens,
-    )
     check_outputs([plot], [calibration or Path(DEFAULT_CALIBRATION)])
     known, source = chosen_calibration(calibration)
     if points is not None:
         _predict_points(known, points, source=source, as_json=as_json)
         return
+    ask = Ask(
+        accept_length=accept,
+        full_accuracy=full,
+        conditional_accuracy=conditional,
+        accept_depth=accept_depth,
+        from_training=(accuracy_from or ("training" if log else "served")) == "training",
+        num_steps=depth,
+        topk=topk,
+        num_draft_tokens=num_draft_tokens,
+        batch_size=batch_size,
+        context_tokens=context_tokens,
+        workload=workload,
+        baseline_tokens_per_s=baseline,
+        target_speedup=target_speedup,
+        claim=claim,
+    )
+    changes = changes if drafter is None else (*changes, ("draft.record", str(drafter)))
     try:
-        accepted = _asked_accept_length(
-            log,
-            AskedAcceptLength(
-                accept_length=accept,
-                full_accuracy=full,
-                conditional_accuracy=conditional,
-                accept_depth=accept_depth,
-                from_training=(accuracy_from or ("training" if log else "served")) == "training",
-            ),
-        )
-        asked = Asked(
-            accept=accepted,
-            configuration=configuration,
-            workload=workload,
-            baseline_tokens_per_s=baseline,
-            target_speedup=target_speedup,
-            claim=claim,
-            changes=changes if drafter is None else (*changes, ("draft.record", str(drafter))),
-        )
+        if log is not None:
+            from calibration.training.log_acceptance import asked_by_log
+
+            ask = asked_by_log(log, ask)
         if arrival_rate is not None and output_tokens is not None:
             arrival = AskedArrival(
                 arrival_rate_per_s=arrival_rate,
@@ -210,9 +204,14 @@ def command(
                 prefill_s=None if prefill_ms is None else prefill_ms * MILLI,
                 max_running=max_running,
             )
-            _predict_arrival(known, arrival, asked, source=source, as_json=as_json)
+            _predict_arrival(known, arrival, ask, changes=changes, source=source, as_json=as_json)
             return
-        found = answer(known, asked, source=source)
+        if changes:
+            from calibration.predict.models import answer_on_rig
+
+            found = answer_on_rig(known, ask, changes, source=source)
+        else:
+            found = answer(known, ask, source=source)
     except ParameterError as error:  # all that can be out of range here was given by option
         raise click.UsageError(str(error)) from None
     if as_json:
@@ -282,14 +281,20 @@ def _check_arrival(given: list[str]) -> None:
 
 
 def _predict_arrival(
-    calibration: Calibration, arrival: AskedArrival, asked: Asked, *, source: str, as_json: bool
+    calibration: Calibration,
+    arrival: AskedArrival,
+    ask: Ask,
+    *,
+    changes: tuple[tuple[str, str], ...],
+    source: str,
+    as_json: bool,
 ) -> None:
     """Answer for a server at an arrival rate."""
     from calibration.predict.arrival import arrival_answer
     from calibration.report.arrival_text import arrival_text
     from calibration.report.as_json import answer_json
 
-    found = arrival_answer(calibration, arrival, asked, source=source)
+    found = arrival_answer(calibration, arrival, ask, changes=changes, source=source)
     if as_json:
         show(answer_json(found))
     else:
@@ -297,20 +302,10 @@ def _predict_arrival(
     show_notes(dict.fromkeys(note.message for note in found.notes))
 
 
-def _asked_accept_length(log: Path | None, asked: AskedAcceptLength) -> AskedAcceptLength | None:
-    """The acceptance of the options, or of a log; None where neither is given."""
-    if log is not None:
-        from calibration.training.log_acceptance import asked_by_log
-
-        return asked_by_log(log, asked)
-    known = (asked.accept_length, asked.full_accuracy, asked.conditional_accuracy)
-    return None if known == (None, None, None) else asked
-
-
 def _predict_points(calibration: Calibration, path: Path, *, source: str, as_json: bool) -> None:
     """Predict every row of a file."""
     from calibration.predict.points import predict_points
-    from calibration.report.as_json import answer_json, used
+    from calibration.report.as_json import answer_json
     from calibration.report.prediction_text import points_prediction_csv
 
     with progress_of([path]) as progress:

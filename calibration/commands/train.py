@@ -23,8 +23,8 @@ from calibration.commands.options import (
     show,
     show_notes,
 )
-from specmodel.ask import AskedConfiguration, UsageError
-from specmodel.errors import ParameterError
+from specmodel.ask import Ask
+from specmodel.errors import ParameterError, UsageError
 
 if TYPE_CHECKING:
     from calibration.training.assessment import Assessment, TrainingQuestion
@@ -145,7 +145,7 @@ def command(
 
     known, source = _system(calibration, bench)
     question = TrainingQuestion(
-        configuration=AskedConfiguration(
+        configuration=Ask(
             num_steps=None if depth is None else (depth,),
             topk=topk,
             num_draft_tokens=num_draft_tokens,
@@ -257,7 +257,8 @@ def _report(
             f"--response-tokens must be {error.allowed}, got {error.value}"
         ) from None
     if as_json:
-        from calibration.report.as_json import answer_json, used
+        from calibration.report.as_json import answer_json
+        from specmodel.answer import used
 
         answer = answer_json(found, **used(calibration, source))
         show(answer, [plot], indent=indent)

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 from calibration.rig.explain import Explanation
 from calibration.rig.scenario import Scenario
-from specmodel.calibration import Calibration, Observation
+from specmodel.calibration import Calibration
 from specmodel.posterior import Posterior
 from specmodel.prediction import predict
-from specmodel.question import AcceptLength, Configuration, Estimate, Question
+from specmodel.question import AcceptLength, Configuration, Estimate, Observation, Question
 
 FEW_REQUESTS = 4.0
 """Batch up to which a step is bound by reading weights, so that these causes apply. [-]"""

@@ -34,10 +34,11 @@ from calibration.rig.fit import fit_physical, measured_times
 from calibration.rig.from_points import AskedRig, rig_of_points, with_named_rig
 from calibration.rig.scenario import scenario_to_record
 from specmodel.baselines import Baselines
-from specmodel.calibration import PRIOR_DOMINATED, Calibration, Observation
-from specmodel.constants import NAMES
+from specmodel.calibration import Calibration
+from specmodel.constants import NAMES, PRIOR_DOMINATED
 from specmodel.errors import FitError, SpecModelError
 from specmodel.prior import Prior, load_prior
+from specmodel.question import Observation
 from specmodel.speedup import round_cost_from_throughput
 from specmodel.version import __version__
 

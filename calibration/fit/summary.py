@@ -17,18 +17,18 @@ from calibration.fit.identifiable import (
     untold_constants,
 )
 from calibration.points.arrays import SystemRows
-from calibration.points.notes import held_to_a_step
 from calibration.points.packaged import PackagedTable
 from calibration.points.points import read_points
 from calibration.points.table import Points
 from calibration.rig.explain import Explanation, doubt_of_rig, explain
 from calibration.rig.from_points import AskedRig
 from calibration.rig.scenario import doubts_of_all_reduce
-from specmodel.ask import workload_of
-from specmodel.calibration import Calibration, Observation
+from specmodel.ask import Ask, workload_of
+from specmodel.calibration import Calibration
 from specmodel.errors import ImpossibleAnswerError, Note
+from specmodel.notes import held_to_a_step
 from specmodel.prediction import Prediction, predict_each
-from specmodel.question import AcceptLength, Question
+from specmodel.question import AcceptLength, Observation, Question
 
 _SAID_OTHERWISE = ("two_systems",)  # a system was chosen
 _OF_PACKAGED_TABLES = ("unknown_column",)  # locators, which no reader needs
@@ -145,7 +145,7 @@ def _costs(calibration: Calibration) -> tuple[ConfigurationCost, ...]:
         Question(
             accept_length=AcceptLength.exact(one.accept_length_at),
             configuration=one.configuration,
-            workload=workload_of(calibration, one.configuration),
+            workload=workload_of(calibration, one.configuration, Ask()),
         )
         for one in observations
     ]

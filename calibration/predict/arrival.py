@@ -1,27 +1,21 @@
 """The answer to `specmodel predict --arrival-rate`: a server without and with speculation."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.points.notes import broken_baseline_notes
-from calibration.predict.accept_lengths import accept_lengths
-from calibration.predict.answer import Asked
-from calibration.predict.models import Form, form_over_batches
-from calibration.predict.notes import calibration_notes
+from calibration.predict.relative_times import batch_curve, needs_batches, relative_server_times
+from specmodel.accept_lengths import accept_lengths
+from specmodel.answer import Model, RelativeModel
 from specmodel.arrival import BatchServer, paying_rates_per_s
 from specmodel.arrival_question import AskedArrival, ServerTimes
-from specmodel.ask import (
-    UsageError,
-    calibrated_depth,
-    check_verified_tokens,
-    configurations,
-    workload_of,
-)
+from specmodel.ask import Ask, calibrated_depth, configurations, only, points_depth, workload_of
 from specmodel.calibration import Calibration
-from specmodel.errors import Note
+from specmodel.errors import Note, UsageError
+from specmodel.notes import calibration_notes, depth_note
 from specmodel.question import (
     AcceptLength,
     Configuration,
@@ -92,55 +86,54 @@ class ArrivalAnswer(NamedTuple):
 
 
 def arrival_answer(
-    calibration: Calibration, arrival: AskedArrival, asked: Asked, *, source: str
+    calibration: Calibration,
+    arrival: AskedArrival,
+    ask: Ask,
+    *,
+    changes: tuple[tuple[str, str], ...] = (),
+    source: str,
 ) -> ArrivalAnswer:
     r"""Running requests, latency and largest rate of a server without and with speculation.
 
     .. math:: B = \lambda L(B)
 
-    Parameters
-    ----------
-    calibration : Calibration
-        With baselines at several batches, or with a physical form.
-    arrival : AskedArrival
-        What arrives.
-    asked : Asked
-        Acceptance, configuration, workload and changes of the rig; of one depth.
-    source : str
-        Where the calibration comes from, to be reported.
-
-    Returns
-    -------
-    ArrivalAnswer
-
-    Raises
-    ------
-    ParameterError, UnknownKeyError
-        If a value is impossible or a workload is unknown.
-    UsageError
-        If something is neither given nor known from the calibration.
-
-    Notes
-    -----
     `specmodel.arrival.BatchServer`, at the medians and for draws of step, round and accept length, from
-    which the intervals are; the noise of single measurements is not in them.
+    which the intervals are; the noise of single measurements is not in them. The ask is of one depth; the
+    times of steps are those of the calibration's baselines over batches, else those of its rig.
     """
-    if asked.accept is None:
+    if not ask.says_acceptance:
         raise UsageError(
             "--accept, --full, --conditional or --log", "nothing says what is accepted"
         )
-    form = form_over_batches(calibration, asked.changes)
-    one = _configuration(calibration, form, asked)
-    found = accept_lengths(asked.accept, [one], calibrated_depth=calibrated_depth(calibration))
+    if "batch_size" in dict(changes):
+        raise UsageError("one of them", "an arrival rate and --set batch_size both say the batch")
+    model: Model = RelativeModel(calibration)
+    times_of = partial(relative_server_times, calibration)
+    if changes or batch_curve(calibration) is None:
+        if not changes and calibration.physical is None:
+            raise needs_batches(calibration)
+        from calibration.predict.models import RigModel
+        from calibration.rig.prediction import changed_rig, rig_server_times, with_load_changes
+
+        rig = changed_rig(calibration, changes)
+        model, times_of = RigModel(rig), partial(rig_server_times, rig)
+        ask = with_load_changes(ask, rig.changes)
+    alone = ask._replace(batch_size=1.0)
+    one, *more = configurations(calibration, alone)
+    if more:
+        raise UsageError("one --depth", "a server at an arrival rate is answered for at one depth")
+    found = accept_lengths(ask, [one], calibrated_depth=calibrated_depth(calibration))
     configuration = replace(one, batch_size=None)
+    workload = ask.workload and workload_of(calibration, one, ask)
     question = Question(
         accept_length=found.values[0],
         configuration=configuration,
-        workload=_workload(calibration, one, asked.workload),
+        workload=workload or only(entry.workload for entry in calibration.baselines.entries),
+        points_depth=points_depth(calibration, ask),
     )
     rng = np.random.default_rng(_SEED)
     accept = _accept_draws(question.accept_length, longest_accept_length(configuration), rng)
-    times = form.server_times(question, arrival, accept, rng)
+    times = times_of(question, arrival, accept, rng)
     prefill_s = arrival.prefill_s or 0.0
     tokens = arrival.output_tokens
     without = BatchServer(times.step_s, output_tokens=tokens, prefill_time_s=prefill_s)
@@ -148,14 +141,15 @@ def arrival_answer(
         times.round_s, output_tokens=tokens, accept_length=accept, prefill_time_s=prefill_s
     )
     rate = arrival.arrival_rate_per_s
-    gain = _speedup(without.at(rate).latency_s, speculative.at(rate).latency_s)
+    with np.errstate(invalid="ignore"):  # NaN where neither keeps up
+        gain = np.asarray(without.at(rate).latency_s / speculative.at(rate).latency_s)
     starts, stops = paying_rates_per_s(without, speculative)
     plain, drafted = (_served(server, arrival) for server in (without, speculative))
     return ArrivalAnswer(
         source=source,
         calibration=calibration,
         arrival=arrival,
-        changes=asked.changes,
+        changes=changes,
         configuration=configuration,
         workload=question.workload,
         accept_length=question.accept_length,
@@ -171,38 +165,14 @@ def arrival_answer(
         pays_to_per_s=_estimate(stops),
         notes=(
             *calibration_notes(calibration),
-            *broken_baseline_notes(calibration),
+            *(() if one.num_steps is None else depth_note(calibration, question.points_depth)),
             *found.notes,
-            *form.notes,
+            *model.notes,
             *_prefill_note(calibration, arrival, times),
             *_beyond_note(times, plain, drafted),
-            *_notes_there(form, question, drafted),
+            *_notes_there(model, question, drafted),
         ),
     )
-
-
-def _configuration(calibration: Calibration, form: Form, asked: Asked) -> Configuration:
-    """The one configuration that is asked for, with one request."""
-    if "batch_size" in dict(asked.changes):
-        raise UsageError("one of them", "an arrival rate and --set batch_size both say the batch")
-    alone = form.at_loads(asked.configuration)._replace(batch_size=1.0)
-    list_depth = asked.accept.list_depth if asked.accept else None
-    found = configurations(calibration, alone, list_depth=list_depth)
-    if len(found) > 1:
-        raise UsageError("one --depth", "a server at an arrival rate is answered for at one depth")
-    check_verified_tokens(calibration, alone, found)
-    return found[0]
-
-
-def _workload(
-    calibration: Calibration, configuration: Configuration, asked: str | None
-) -> str | None:
-    """The workload that was asked for, or the only one of the points."""
-    if asked is not None:
-        return workload_of(calibration, configuration, workload=asked)
-    names = {entry.workload for entry in calibration.baselines.entries}
-    name = names.pop() if len(names) == 1 else ""
-    return name or None
 
 
 def _accept_draws(accept: AcceptLength, longest: float | None, rng: np.random.Generator) -> Array:
@@ -211,12 +181,6 @@ def _accept_draws(accept: AcceptLength, longest: float | None, rng: np.random.Ge
     drawn = accept.estimate.median * np.exp(accept.log_sd * normal)
     most = np.inf if longest is None else max(longest, accept.estimate.median)
     return np.clip(drawn, 1.0, most)
-
-
-def _speedup(before_s: Array, after_s: Array) -> Array:
-    """Latency without speculation over that with it; NaN where neither server keeps up."""
-    with np.errstate(invalid="ignore"):
-        return np.asarray(before_s / after_s)
 
 
 def _served(server: BatchServer, arrival: AskedArrival) -> ServedWay:
@@ -280,13 +244,13 @@ def _beyond_note(
     )
 
 
-def _notes_there(form: Form, question: Question, way: ServedWay) -> tuple[Note, ...]:
+def _notes_there(model: Model, question: Question, way: ServedWay) -> tuple[Note, ...]:
     """What is to know of a prediction at the running requests, but for the load itself."""
     batch = max(1.0, round(way.running_requests.median))
     there = replace(question, configuration=replace(question.configuration, batch_size=batch))
-    (prediction,) = form.predict([there])
+    (prediction,) = model.predict([there])
     return tuple(
         note
-        for note in form.notes_on(prediction, accept_known=True)
+        for note in model.notes_on(prediction, accept_known=True)
         if note.code != "no_baseline" and not note.message.startswith("batch ")
     )

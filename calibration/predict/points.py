@@ -2,25 +2,25 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from calibration.points.arrays import measured_share, numbers, texts
 from calibration.points.loads import at_calibrated_loads, with_common_loads
-from calibration.points.notes import broken_baseline_notes
 from calibration.points.table import SYSTEM_COLUMNS
-from calibration.predict.notes import calibration_notes, prediction_notes
 from calibration.predict.planned_points import PlannedPoints, read_planned_points
-from specmodel.ask import AskedConfiguration, UsageError, configurations, workload_of
+from specmodel.accept_lengths import accept_lengths
+from specmodel.ask import Ask, configurations, question_of
 from specmodel.bounds import BOUNDS
 from specmodel.calibration import Calibration
-from specmodel.errors import ImpossibleAnswerError, Note, ParameterError, SpecModelError
+from specmodel.errors import ImpossibleAnswerError, Note, ParameterError, SpecModelError, UsageError
+from specmodel.notes import calibration_notes, prediction_notes
 from specmodel.prediction import Prediction, predict_each
-from specmodel.question import AcceptLength, Estimate, Question, longest_accept_length
+from specmodel.question import Estimate, Question
 
-_ROUNDING = 5e-3
 _MOST_NAMES = 8
 _NOT_OF_THE_RIG = ("source_id",)
 _CONFIGURATION = ("num_steps", "topk", "num_draft_tokens", "batch_size", "context_tokens")
@@ -86,7 +86,7 @@ def predict_points(
             found.get(place, PointPrediction(None, None, (points.refused.get(place, unread),)))
             for place in range(len(points.lines))
         ),
-        notes=(*calibration_notes(calibration), *broken_baseline_notes(calibration)),
+        notes=calibration_notes(calibration),
     )
 
 
@@ -178,23 +178,22 @@ def _question(calibration: Calibration, row: _Row, share: float) -> Question:
         value = _stated(row.get(name, math.nan))
         if value is not None and not bounds.hold(value):
             raise ParameterError(name, f"{value:g}", f"in {bounds}")
-    given = {name: _stated(row[name]) for name in _CONFIGURATION}
-    steps = given.pop("num_steps")
-    asked = AskedConfiguration(num_steps=None if steps is None else (int(steps),), **given)
-    configuration = configurations(calibration, asked)[0]
-    accept, longest = row["accept_length"], longest_accept_length(configuration)
-    if math.isnan(accept):
+    if math.isnan(row["accept_length"]):
         raise UsageError("accept_length", "no accept length to predict from")
-    if longest is not None and accept > longest + _ROUNDING:
-        reason = f"accept length {accept:g} is above {longest:g}, the most that a round emits"
-        raise UsageError("num_steps", reason)
-    rate = _stated(row["baseline_tokens_per_s"])
-    return Question(
-        accept_length=AcceptLength.exact(accept),
-        configuration=configuration,
-        workload=row.workload or workload_of(calibration, configuration),
-        baseline_tokens_per_s=rate,
-        non_decode_share=_stated(share),
+    given: dict[str, Any] = {name: _stated(row[name]) for name in _CONFIGURATION}
+    if given["num_steps"] is not None:
+        given["num_steps"] = (int(given["num_steps"]),)
+    ask = Ask(
+        **given,
+        accept_length=row["accept_length"],
+        workload=row.workload or None,
+        baseline_tokens_per_s=_stated(row["baseline_tokens_per_s"]),
+    )
+    found = configurations(calibration, ask)
+    accepted = accept_lengths(ask, found)
+    question = question_of(calibration, ask._replace(workload=None), found[0], accepted[0][0])
+    return replace(
+        question, workload=ask.workload or question.workload, non_decode_share=_stated(share)
     )
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specmodel.arrival_question import AskedArrival, ServerTimes, between_batches
-from specmodel.ask import UsageError
 from specmodel.baselines import Baseline
 from specmodel.calibration import Calibration
 from specmodel.cost import BatchCurve
@@ -20,10 +19,11 @@ from specmodel.cost.relative import (
     MOVED_LOG_SD,
     octave_log_sd,
 )
+from specmodel.errors import UsageError
 from specmodel.model_error import CONTEXT_ORIGIN_TOKENS
 from specmodel.optimum import draw_rounds
 from specmodel.posterior import Rows
-from specmodel.prediction import log_round_cost, question_rows
+from specmodel.prediction import counted, log_round_cost, question_rows
 from specmodel.question import Configuration, Question
 
 Array = NDArray[np.float64]
@@ -110,6 +110,7 @@ def relative_server_times(
     curve = batch_curve(calibration)
     if curve is None:
         raise needs_batches(calibration)
+    question = replace(question, configuration=counted(calibration, question), points_depth=None)
     largest = float(np.max(curve.batch_size))
     most = asked.max_running or max(1, math.ceil(BEYOND_MEASURED * largest))
     stated = question.configuration.context_tokens

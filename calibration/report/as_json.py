@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from specmodel.answer import used
 from specmodel.units import GIGA, MILLI
 
 if TYPE_CHECKING:  # a prediction loads none of the others
@@ -16,7 +17,6 @@ if TYPE_CHECKING:  # a prediction loads none of the others
     from calibration.fit.summary import FitSummary
     from calibration.points.ingestion import Ingested, IngestedGroup
     from calibration.points.packaged import PackagedTable
-    from calibration.predict.answer import Answer, DepthAnswer
     from calibration.predict.arrival import ArrivalAnswer
     from calibration.predict.points import PointPredictions
     from calibration.readers import Cell
@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # a prediction loads none of the others
     from calibration.training.assessment import Assessment, DepthCourse
     from calibration.training.decision import CheckpointOutlook, Gain
     from calibration.training.training_log import TrainingLogError
-    from specmodel.calibration import Calibration
     from specmodel.prediction import Prediction
 
 SCHEMA_VERSION = 1
@@ -71,15 +70,6 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value]
 
 
-def used(calibration: "Calibration | None", source: str) -> dict[str, Any]:
-    """Return which calibration was used, of which system, and when it was fitted."""
-    return {
-        "calibration": source or None,
-        "calibration_system": None if calibration is None else calibration.label or None,
-        "calibration_fitted_at": None if calibration is None else calibration.fitted_at or None,
-    }
-
-
 def _picked(record: object, *names: str) -> dict[str, Any]:
     """Some fields of a record."""
     return {name: getattr(record, name) for name in names}
@@ -105,97 +95,6 @@ def _memory(memory: Any) -> dict[str, Any]:
 
 
 # predict
-
-
-def _answer(answer: "Answer") -> dict[str, Any]:
-    """One depth, or several with the best."""
-    source, shared = used(answer.calibration, answer.source), _codes(answer.notes)
-    depths = [
-        {
-            "schema_version": SCHEMA_VERSION,
-            **_depth(answer, depth),
-            "warnings": _codes(depth.notes),
-            **source,
-        }
-        for depth in answer.depths
-    ]
-    if len(depths) == 1:
-        return {**depths[0], "warnings": [*shared, *depths[0]["warnings"]]}
-    choice = answer.choice
-    columns = (
-        ()
-        if choice is None
-        else (choice.num_steps, choice.probability_best, choice.expected_regret)
-    )
-    return {
-        "predictions": depths,
-        "best_num_steps": None if choice is None else choice.best_num_steps,
-        "probability_best": None if choice is None else choice.probability,
-        "expected_regret": None if choice is None else choice.regret,
-        "candidates": [
-            {"num_steps": int(steps), "probability_best": probability, "expected_regret": loss}
-            for steps, probability, loss in zip(*(one.tolist() for one in columns), strict=True)
-        ],
-        "warnings": shared,
-        **source,
-    }
-
-
-def _depth(answer: "Answer", depth: "DepthAnswer") -> dict[str, Any]:
-    """The keys of one depth."""
-    prediction, known, logged = depth.prediction, depth.accept_known, depth.as_logged
-    one = prediction.question.configuration
-    record: dict[str, Any] = {
-        "accept_length": prediction.question.accept_length.estimate if known else None,
-        "num_steps": depth.num_steps,
-        "topk": _whole(one.topk),
-        "num_draft_tokens": _whole(one.num_draft_tokens),
-        "batch_size": _whole(one.batch_size),
-        "round_cost": prediction.round_cost,
-        **(_rates(prediction) if known else dict.fromkeys(_RATES)),
-        "break_even_accept_length": prediction.break_even_accept_length,
-        "probability_faster": prediction.probability_faster if known else None,
-        "breakdown": [
-            {
-                "term": part.term,
-                "share": part.share,
-                "time_ms": None if part.time_s is None else part.time_s / MILLI,
-            }
-            for part in prediction.breakdown
-        ],
-    }
-    if logged is not None:
-        record["as_logged"] = {
-            "accept_length": logged.question.accept_length.estimate,
-            **_rates(logged),
-            "probability_faster": logged.probability_faster,
-        }
-    needed = depth.accept_length_needed
-    if needed is not None:
-        record["target"] = {
-            "speedup": answer.asked.target_speedup,
-            "accept_length": needed,
-            "feasible": math.isfinite(needed.median)
-            and (depth.longest is None or needed.median <= depth.longest),
-        }
-    if answer.rig is not None:
-        record |= {"set": dict(answer.rig.changes), "physical": True}
-        record |= _picked(answer.rig, "speedup_ratio", "output_ratio")
-    if answer.asked.claim is not None and depth is answer.depths[-1]:
-        record["claims"] = [
-            {"accept_length": one.accept_length, "required_conditional_accuracy": one.conditional}
-            for one in answer.claims
-        ]
-    return record
-
-
-def _rates(prediction: "Prediction") -> dict[str, Any]:
-    """Speed-up and what follows from a baseline."""
-    tpot_s = prediction.tpot_s
-    return {
-        **_picked(prediction, "speedup", "output_tokens_per_s", "per_user_tokens_per_s"),
-        "tpot_ms": None if tpot_s is None else tpot_s.scaled(1 / MILLI),
-    }
 
 
 def _arrival(answer: "ArrivalAnswer") -> dict[str, Any]:
@@ -627,7 +526,7 @@ def packaged_json(tables: "Sequence[PackagedTable]") -> dict[str, Any]:
 
 
 _VIEWS: dict[str, Any] = {
-    "Answer": _answer,
+    "Answer": lambda answer: answer.to_dict(),
     "ArrivalAnswer": _arrival,
     "Assessment": _train,
     "Evaluation": _evaluation,

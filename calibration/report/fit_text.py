@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from calibration.fit.summary import ConfigurationCost, FitSummary
 from calibration.report.rig_text import explain_text, rig_words, short_words
-from specmodel.calibration import ConstantEstimate
-from specmodel.constants import CONSTANTS
+from specmodel.constants import CONSTANTS, ConstantEstimate
 from specmodel.text_layout import (
     fits,
     interval,

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from calibration.predict.answer import Answer, Claim, DepthAnswer, Identity
-from specmodel.calibration import Calibration
-from specmodel.prediction import Prediction
+from specmodel.answer import Answer, Claim, DepthAnswer, Identity
+from specmodel.prediction import Predictable, Prediction
 from specmodel.question import Estimate
 from specmodel.text_layout import (
     WIDTH,
@@ -45,9 +44,9 @@ def prediction_text(answer: Answer) -> str:
     """Return an answer as text; its notes are printed apart."""
     several = len(answer.depths) > 1
     body = _several(answer) if several else _single(answer, answer.depths[0])
-    return "\n".join(
-        [calibration_words(answer.calibration, answer.source), *_changes(answer), "", *body]
-    )
+    unstated = [wrapped(one.message) for one in answer.notes if one.code == "unknown_depth"]
+    head = calibration_words(answer.calibration, answer.source)
+    return "\n".join([head, *unstated, *_changes(answer), "", *body])
 
 
 def _changes(answer: Answer) -> list[str]:
@@ -74,7 +73,7 @@ def _changes(answer: Answer) -> list[str]:
     return lines
 
 
-def calibration_words(calibration: Calibration, source: str) -> str:
+def calibration_words(calibration: Predictable, source: str) -> str:
     """Return which calibration is used, of which system, and how old it is."""
     if not calibration.num_points:
         return f"{source}: {calibration.prior.name}"
@@ -106,7 +105,7 @@ def _single(answer: Answer, depth: DepthAnswer) -> list[str]:
     lines += _target(answer, depth)
     lines += _claims(answer)
     if answer.identity is not None:
-        lines += ["", *_identity(depth, answer.identity, answer.asked.target_speedup)]
+        lines += ["", *_identity(depth, answer.identity, answer.ask.target_speedup)]
     return lines
 
 
@@ -114,9 +113,7 @@ def _configuration(depth: DepthAnswer) -> str:
     """What was predicted."""
     question = depth.prediction.question
     text = str(question.configuration)
-    if question.configuration.num_steps is None:
-        stated = "not stated" if depth.num_steps is None else f"taken as {depth.num_steps}"
-        text = text.replace("depth not stated", f"the calibrated depth ({stated})")
+    text = text.replace("depth not stated", "the calibrated depth (not stated)")
     if question.workload:
         text += f", workload {question.workload}"
     return labelled("configuration", text)
@@ -237,7 +234,7 @@ def _rig_round(prediction: Prediction) -> str:
 
 def _target(answer: Answer, depth: DepthAnswer) -> list[str]:
     """Accept length that a target needs, and whether this depth can have it."""
-    target, needed = answer.asked.target_speedup, depth.accept_length_needed
+    target, needed = answer.ask.target_speedup, depth.accept_length_needed
     if target is None or needed is None:
         return []
     if math.isinf(needed.median):
@@ -342,7 +339,7 @@ _Column = tuple[str, str, Callable[[DepthAnswer], str]]
 
 def _columns(answer: Answer) -> list[_Column]:
     """Title, alignment and cell of each column that this answer has."""
-    target = answer.asked.target_speedup
+    target = answer.ask.target_speedup
     columns: list[_Column] = [("depth", "r", lambda depth: str(depth.num_steps))]
     if answer.depths[0].as_logged is not None:
         columns += [

@@ -9,7 +9,7 @@ from calibration.rig.pricing import ScenarioPrice
 from calibration.rig.scenario import Scenario
 from calibration.rig.whatif import Row, WhatIf
 from specmodel.architecture import MemoryFit
-from specmodel.calibration import PRIOR_DOMINATED
+from specmodel.constants import PRIOR_DOMINATED
 from specmodel.question import Configuration
 from specmodel.text_layout import (
     fits,

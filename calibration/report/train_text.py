@@ -91,9 +91,7 @@ def _head(found: Assessment, system: str) -> str:
         used = f"; accuracies of the last {plural} ({split})"
     load = ""
     if found.decision is not None:
-        served = found.decision.prediction.question.configuration
-        depth = f"served at depth {found.decision.num_steps}"
-        load = "; " + (str(served) if served.num_steps is not None else depth)
+        load = f"; {found.decision.prediction.question.configuration}"
     return "\n".join(
         [
             labelled("log", f"{files}: {log.framework}{versions}, {steps}{used}"),

@@ -9,11 +9,11 @@ import numpy as np
 from calibration.rig.pricing import Pricing, interval_sd
 from calibration.rig.scenario import Scenario, round_shape, scenario_from_record
 from specmodel.architecture import Collectives, MemoryFit, collectives
-from specmodel.ask import workload_of
-from specmodel.calibration import Calibration, Observation
+from specmodel.ask import Ask, workload_of
+from specmodel.calibration import Calibration
 from specmodel.physical_fit import PhysicalFit
 from specmodel.prediction import predict
-from specmodel.question import AcceptLength, Estimate, Question
+from specmodel.question import AcceptLength, Estimate, Observation, Question
 from specmodel.rig.factors import FACTORS, multipliers_of
 from specmodel.units import MILLI
 
@@ -230,7 +230,7 @@ def _agreement(calibration: Calibration, pricing: Pricing, rig: Scenario) -> tup
         Question(
             accept_length=AcceptLength.exact(one.accept_length_at),
             configuration=one.configuration,
-            workload=workload_of(calibration, one.configuration),
+            workload=workload_of(calibration, one.configuration, Ask()),
         )
         for one in observations
     ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,9 @@ from calibration.rig.scenario import (
 )
 from calibration.rig.whatif import LOAD_KEYS, SYNONYMS, all_changed
 from specmodel.arrival_question import AskedArrival, ServerTimes, between_batches
-from specmodel.ask import (
-    AskedConfiguration,
-    UsageError,
-    check_verified_tokens,
-    configurations,
-)
+from specmodel.ask import Ask, configurations
 from specmodel.calibration import Calibration
-from specmodel.errors import FitError, ParameterError, UnknownKeyError
+from specmodel.errors import FitError, ParameterError, UnknownKeyError, UsageError
 from specmodel.hardware import gpu
 from specmodel.model_error import DEGREES_OF_FREEDOM, Loads
 from specmodel.physical_fit import PhysicalFit
@@ -96,12 +91,11 @@ def changed_rig(calibration: Calibration, changes: Sequence[tuple[str, str]]) ->
 
 
 def calibrated_scenario(
-    calibration: Calibration, asked: AskedConfiguration, *, accept_length: float | None = None
+    calibration: Calibration, asked: Ask, *, accept_length: float | None = None
 ) -> tuple[Scenario, PhysicalFit]:
     """Return the calibrated rig at a configuration, and the fit of its physical form."""
     rig = changed_rig(calibration, ())
     (configuration,) = configurations(calibration, asked)
-    check_verified_tokens(calibration, asked, [configuration])
     if accept_length is None:
         accept_length = _measured_accept_length(calibration, configuration)
     question = Question(
@@ -121,9 +115,7 @@ def _measured_accept_length(calibration: Calibration, configuration: Configurati
     return found[0].accept_length_at
 
 
-def with_load_changes(
-    asked: AskedConfiguration, changes: Sequence[tuple[str, str]]
-) -> AskedConfiguration:
+def with_load_changes(asked: Ask, changes: Sequence[tuple[str, str]]) -> Ask:
     """Return what was asked with the loads among the changes filled in."""
     for key, text in changes:
         name = "num_steps" if key == "depth" else key
@@ -134,7 +126,8 @@ def with_load_changes(
         if name == "num_steps":
             asked = asked._replace(num_steps=(int(float(text)),))
         else:
-            asked = AskedConfiguration(**{**asked._asdict(), name: float(text)})
+            changed: dict[str, Any] = {name: float(text)}
+            asked = asked._replace(**changed)
     return asked
 
 

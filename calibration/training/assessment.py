@@ -17,9 +17,9 @@ from calibration.training.records import Kind, Split
 from calibration.training.serving import ServedAs, served_as
 from calibration.training.training_log import TrainingLog
 from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
-from specmodel.ask import AskedConfiguration, UsageError
+from specmodel.ask import Ask
 from specmodel.calibration import Calibration
-from specmodel.errors import Note, ParameterError
+from specmodel.errors import Note, ParameterError, UsageError
 from specmodel.units import KILO
 
 Array = NDArray[np.float64]
@@ -35,7 +35,7 @@ _OF_THE_END = ("end-inferred", "total-steps-unknown", "flat", "far-ahead")
 class TrainingQuestion:
     """What is asked about a run."""
 
-    configuration: AskedConfiguration  # how it will be served, as far as that was given
+    configuration: Ask  # how it will be served, as far as that was given
     workload: str | None = None  # of the calibration
     baseline_tokens_per_s: float | None = None  # throughput without speculation, [tokens/s]
     target_speedup: float = TARGET_SPEEDUP  # to be reached
@@ -165,13 +165,10 @@ def _undecided(log: TrainingLog, question: TrainingQuestion) -> str:
 
 def _served(log: TrainingLog, calibration: Calibration, question: TrainingQuestion) -> ServedAs:
     """Return how the drafter will be served."""
-    return served_as(
-        calibration,
-        question.configuration,
-        trained_depth=log.depths or None,
-        workload=question.workload,
-        baseline_tokens_per_s=question.baseline_tokens_per_s,
+    ask = question.configuration._replace(
+        workload=question.workload, baseline_tokens_per_s=question.baseline_tokens_per_s
     )
+    return served_as(calibration, ask, trained_depth=log.depths or None)
 
 
 def _path(

@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.diagnosis import FAR_ABOVE
-from calibration.points.notes import broken_baseline_notes
-from calibration.predict.notes import calibration_notes, prediction_notes
 from calibration.training.accept_length_path import AcceptLengthPath
 from calibration.training.offline_acceptance import spread_normal
 from calibration.training.serving import ServedAs
@@ -19,6 +17,7 @@ from calibration.training.speedup_draws import SpeedupDraws, draw_speedups
 from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
 from specmodel.calibration import Calibration
 from specmodel.errors import Note, ParameterError
+from specmodel.notes import calibration_notes, depth_note, prediction_notes
 from specmodel.posterior import Posterior
 from specmodel.prediction import Prediction, accept_length_needed, baseline_of, predict
 from specmodel.question import AcceptLength, Estimate, Question, longest_accept_length
@@ -484,12 +483,7 @@ def decide(
         raise ParameterError("target_speedup", f"{target_speedup:g}", "positive and finite")
     if seconds_per_step is not None and not seconds_per_step > 0:
         raise ParameterError("seconds_per_step", f"{seconds_per_step:g}", "positive")
-    question = Question(
-        accept_length=AcceptLength.exact(1.0),
-        configuration=served.configuration,
-        workload=served.workload,
-        baseline_tokens_per_s=served.baseline_tokens_per_s,
-    )
+    question = served.question
     worth = Worth.drawn(
         calibration,
         question,
@@ -566,7 +560,7 @@ def _notes(
     """What to know beside a decision."""
     notes = [
         *calibration_notes(calibration),
-        *broken_baseline_notes(calibration),
+        *depth_note(calibration, prediction.question.points_depth),
         *prediction_notes(calibration, prediction),
     ]
     if (prediction.question.configuration.topk or 1.0) > 1.0:

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.predict.accept_lengths import AskedAcceptLength
 from calibration.training.family_facts import Bonus, accept_length_with_bonus
 from calibration.training.offline_acceptance import (
     ROUTES,
@@ -27,6 +26,7 @@ from calibration.training.reading import read_training_log
 from calibration.training.records import Kind, Split
 from calibration.training.training_log import SplitSeries, TrainingLog
 from specmodel.acceptance import carry_accept_length
+from specmodel.ask import Ask
 from specmodel.errors import FormatError, ParameterError
 
 
@@ -263,7 +263,7 @@ def _by_depth(values: Mapping[Kind, Array]) -> dict[Kind, tuple[float, ...]]:
 
 # ---
 # The acceptance of a training log as `specmodel predict` asks for it.
-def asked_by_log(path: Path, asked: AskedAcceptLength) -> AskedAcceptLength:
+def asked_by_log(path: Path, asked: Ask) -> Ask:
     """Return the question with the acceptance that a log last shows."""
     log = read_training_log(path)
     found = log_acceptance(log)

@@ -8,57 +8,52 @@ from typing import NamedTuple, final
 import numpy as np
 
 from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
-from specmodel.ask import (
-    AskedConfiguration,
-    UsageError,
-    calibrated_depth,
-    check_verified_tokens,
-    configurations,
-    workload_of,
-)
+from specmodel.ask import Ask, calibrated_depth, configurations, points_depth, workload_of
 from specmodel.calibration import Calibration
-from specmodel.errors import ParameterError
-from specmodel.question import Configuration
+from specmodel.errors import ParameterError, UsageError
+from specmodel.question import AcceptLength, Configuration, Question
 
 
 # ---
 # How a drafter in training will be served: as given, as calibrated, or as deep as it was trained.
 class ServedAs(NamedTuple):
-    """How the drafter will be served; `num_steps` is the depth, also where the points state none."""
+    """How the drafter will be served; `points_depth` is what an unstated depth of the points is taken as."""
 
     configuration: Configuration
-    num_steps: int
     workload: str | None = None
     baseline_tokens_per_s: float | None = None
+    points_depth: int | None = None
+
+    @property
+    def num_steps(self) -> int:
+        """Served depth, [tokens]."""
+        return int(self.configuration.num_steps or 0)
+
+    @property
+    def question(self) -> Question:
+        """The question of an accept length that is to be filled in."""
+        return Question(accept_length=AcceptLength.exact(1.0), **self._asdict())
 
 
 def served_as(
-    calibration: Calibration,
-    asked: AskedConfiguration | None = None,
-    *,
-    trained_depth: int | None = None,
-    workload: str | None = None,
-    baseline_tokens_per_s: float | None = None,
+    calibration: Calibration, ask: Ask | None = None, *, trained_depth: int | None = None
 ) -> ServedAs:
     """Return how a drafter will be served: as given, else as calibrated, else as deep as trained."""
-    given = asked or AskedConfiguration()
-    calibrated = calibrated_depth(calibration)
-    if given.num_steps is None and calibrated is not None:
-        given = given._replace(num_steps=(calibrated,))
-    found = configurations(calibration, given, list_depth=trained_depth)
-    if len(found) > 1:
-        raise UsageError("one --depth", "a decision is made for one served depth")
-    check_verified_tokens(calibration, given, found)
-    depth = found[0].num_steps or trained_depth
-    if depth is None:
+    given = ask or Ask()
+    served = given.num_steps or calibrated_depth(calibration) or trained_depth
+    if served is None:
         raise UsageError("--depth", "neither the log nor the calibration states a depth")
+    if not isinstance(served, tuple):
+        given = given._replace(num_steps=(served,))
+    given = given._replace(accept_depth=trained_depth)
+    one, *more = configurations(calibration, given)
+    if more:
+        raise UsageError("one --depth", "a decision is made for one served depth")
     return ServedAs(
-        configuration=found[0],
-        num_steps=int(depth),
-        workload=workload_of(
-            calibration, found[0], workload=workload, baseline_tokens_per_s=baseline_tokens_per_s
-        ),
-        baseline_tokens_per_s=baseline_tokens_per_s,
+        configuration=one,
+        workload=workload_of(calibration, one, given),
+        baseline_tokens_per_s=given.baseline_tokens_per_s,
+        points_depth=points_depth(calibration, given),
     )
 
 

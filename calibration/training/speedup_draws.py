@@ -1,6 +1,6 @@
 """Draws of the speed-up at accept lengths that are themselves drawn."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -67,16 +67,7 @@ def draw_speedups(
     nodes = np.exp(np.linspace(0.0, np.log(longest), _NODES))
     rows = question_rows(
         calibration,
-        [
-            Question(
-                accept_length=AcceptLength.exact(float(length)),
-                configuration=question.configuration,
-                workload=question.workload,
-                baseline_tokens_per_s=question.baseline_tokens_per_s,
-                non_decode_share=question.non_decode_share,
-            )
-            for length in nodes
-        ],
+        [replace(question, accept_length=AcceptLength.exact(float(length))) for length in nodes],
     )
     posterior = calibration.posterior
     predicted = posterior.predict(rows)

@@ -15,11 +15,11 @@ import pytest
 from click.testing import Result
 
 from specmodel.baselines import Baseline, Baselines
-from specmodel.calibration import Calibration, Observation
+from specmodel.calibration import Calibration
 from specmodel.constants import NUM_CONSTANTS, to_internal
 from specmodel.posterior import Posterior
 from specmodel.prior import Noise, Prior
-from specmodel.question import Configuration, Run
+from specmodel.question import Configuration, Observation, Run
 
 Command = Callable[..., Result]
 

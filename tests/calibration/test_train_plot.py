@@ -8,7 +8,7 @@ from calibration.plots.train_plot import plot_training, training_figure
 from calibration.points.packaged import EXAMPLES
 from calibration.training.assessment import Assessment, TrainingQuestion, assess
 from calibration.training.reading import read_training_log
-from specmodel.ask import AskedConfiguration
+from specmodel.ask import Ask
 from specmodel.errors import ParameterError
 
 LOGS = Path(__file__).parents[1] / "fixtures" / "training"
@@ -17,7 +17,7 @@ BENCH = EXAMPLES / "bench.csv"
 
 def assessed(name: str, *, depth: int | None = None, until: float | None = None) -> Assessment:
     question = TrainingQuestion(
-        configuration=AskedConfiguration(num_steps=None if depth is None else (depth,)),
+        configuration=Ask(num_steps=None if depth is None else (depth,)),
         until=until,
     )
     return assess(read_training_log(LOGS / name), fit([BENCH]), question)

@@ -14,7 +14,7 @@ from calibration.rig.prediction import calibrated_scenario
 from calibration.rig.pricing import Pricing, interval_sd
 from calibration.rig.scenario import Scenario
 from calibration.rig.whatif import all_changed, what_if
-from specmodel.ask import AskedConfiguration
+from specmodel.ask import Ask
 from specmodel.calibration import Calibration
 from specmodel.physical_fit import PhysicalFit
 from specmodel.question import Estimate
@@ -59,7 +59,7 @@ def change_of(
     context_tokens: float | None = None,
 ) -> Change:
     """Changes of a calibrated rig together, as `specmodel whatif --calibration` prices them."""
-    asked = AskedConfiguration(
+    asked = Ask(
         num_steps=(depth,),
         topk=topk,
         num_draft_tokens=rows,

@@ -20,9 +20,9 @@ from calibration.rig.prediction import (
 from calibration.rig.pricing import Pricing
 from calibration.rig.scenario import Scenario
 from specmodel.architecture import preset
-from specmodel.ask import AskedConfiguration, UsageError
+from specmodel.ask import Ask
 from specmodel.calibration import Calibration
-from specmodel.errors import ParameterError, SpecModelError
+from specmodel.errors import ParameterError, SpecModelError, UsageError
 from specmodel.prediction import Prediction, accept_length_over
 from specmodel.question import AcceptLength, Configuration, Estimate, Question
 from tests.calibration.rig.known_rigs import (
@@ -263,7 +263,7 @@ def test_what_was_measured_fits_whatever_its_memory_is_computed_to_be() -> None:
     calibration = packaged("rtx6kpro-kimi-k26-dcp4")
     rig, physical = calibrated_scenario(
         calibration,
-        AskedConfiguration(num_steps=(3,), batch_size=8, context_tokens=131072),
+        Ask(num_steps=(3,), batch_size=8, context_tokens=131072),
         accept_length=2.3,
     )
     pricing = Pricing(rig, physical)
@@ -283,12 +283,10 @@ def test_what_was_measured_fits_whatever_its_memory_is_computed_to_be() -> None:
 
 
 def test_loads_among_the_changes_fill_what_was_asked() -> None:
-    asked = with_load_changes(
-        AskedConfiguration(topk=1), [("depth", "5"), ("batch_size", "1.5"), ("gpu", "H100")]
-    )
-    assert asked == AskedConfiguration(num_steps=(5,), topk=1, batch_size=1.5)
+    asked = with_load_changes(Ask(topk=1), [("depth", "5"), ("batch_size", "1.5"), ("gpu", "H100")])
+    assert asked == Ask(num_steps=(5,), topk=1, batch_size=1.5)
     with pytest.raises(UsageError, match="twice"):
-        with_load_changes(AskedConfiguration(num_steps=(3,)), [("depth", "3")])
+        with_load_changes(Ask(num_steps=(3,)), [("depth", "3")])
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import pytest
 from calibration.training.assessment import Assessment, TrainingQuestion, assess
 from calibration.training.reading import read_training_log
 from specmodel.acceptance import TransferFactor
-from specmodel.ask import AskedConfiguration, UsageError
+from specmodel.ask import Ask
 from specmodel.calibration import Calibration
-from specmodel.errors import ParameterError
+from specmodel.errors import ParameterError, UsageError
 from tests.calibration.training.log_texts import train_line, val_line
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "training"
@@ -39,7 +39,7 @@ def assessed(
     path: Path, *, depth: int | None = None, until: float | None = None, target: float = 1.3
 ) -> Assessment:
     question = TrainingQuestion(
-        configuration=AskedConfiguration(num_steps=None if depth is None else (depth,)),
+        configuration=Ask(num_steps=None if depth is None else (depth,)),
         until=until,
         target_speedup=target,
         transfer=EXACT,
@@ -150,7 +150,7 @@ def test_an_unlawful_question_is_refused_and_not_called_unknown(run_log: Path) -
         assessed(run_log, target=math.nan)
     with pytest.raises(ParameterError, match="--until"):
         assessed(run_log, until=10)
-    question = TrainingQuestion(configuration=AskedConfiguration(num_steps=(2, 3)))
+    question = TrainingQuestion(configuration=Ask(num_steps=(2, 3)))
     with pytest.raises(UsageError, match="--depth"):
         assess(read_training_log(run_log), Calibration.from_prior(), question)
 

@@ -7,16 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibration.predict.accept_lengths import (
+from specmodel.accept_lengths import (
     AcceptLengths,
-    AskedAcceptLength,
     accept_length_draws,
     accept_lengths,
 )
 from specmodel.acceptance import TRANSFER_PRIOR
-from specmodel.ask import UsageError
-from specmodel.errors import ParameterError
-from specmodel.question import Configuration
+from specmodel.ask import Ask
+from specmodel.errors import ParameterError, UsageError
+from specmodel.question import AcceptLength, Configuration, Estimate
 
 FULL = (0.742, 0.47, 0.29, 0.15, 0.097)
 CONDITIONAL = (0.77, 0.65, 0.60, 0.57, 0.53)
@@ -51,7 +50,7 @@ def test_up_to_its_depth_a_full_list_gives_its_own_sums(
     full: tuple[float, ...], data: st.DataObject
 ) -> None:
     depth = data.draw(st.integers(1, len(full)))
-    found = accept_lengths(AskedAcceptLength(full_accuracy=full), at(depth))
+    found = accept_lengths(Ask(full_accuracy=full), at(depth))
     (value,) = found.values
     assert value.estimate.median == pytest.approx(1 + sum(full[:depth]))
     assert value.estimate.low == value.estimate.high == value.estimate.median
@@ -61,15 +60,13 @@ def test_up_to_its_depth_a_full_list_gives_its_own_sums(
 
 @given(st.lists(st.floats(0.05, 1.0), min_size=1, max_size=8).map(tuple))
 def test_conditional_accuracies_multiply(conditional: tuple[float, ...]) -> None:
-    found = accept_lengths(
-        AskedAcceptLength(conditional_accuracy=conditional), at(len(conditional))
-    )
+    found = accept_lengths(Ask(conditional_accuracy=conditional), at(len(conditional)))
     products = accumulate(conditional, lambda left, right: left * right)
     assert medians(found) == pytest.approx([1 + sum(products)])
 
 
 def test_a_list_beyond_its_depth_rises_and_grows_less_sure() -> None:
-    found = accept_lengths(AskedAcceptLength(full_accuracy=FULL), at(5, 7, 10, 16))
+    found = accept_lengths(Ask(full_accuracy=FULL), at(5, 7, 10, 16))
     assert medians(found) == sorted(medians(found))
     widths = [value.estimate.high - value.estimate.low for value in found.values]
     assert widths[0] == 0
@@ -80,13 +77,13 @@ def test_a_list_beyond_its_depth_rises_and_grows_less_sure() -> None:
 
 
 def test_one_number_stands_for_the_depth_of_the_question() -> None:
-    found = accept_lengths(AskedAcceptLength(accept_length=2.75), at(10), calibrated_depth=3)
+    found = accept_lengths(Ask(accept_length=2.75), at(10), calibrated_depth=3)
     assert medians(found) == [2.75]
     assert codes(found) == []
 
 
 def test_one_number_is_carried_from_the_depth_it_was_measured_at() -> None:
-    asked = AskedAcceptLength(accept_length=2.75, accept_depth=5)
+    asked = Ask(accept_length=2.75, accept_depth=5)
     found = accept_lengths(asked, at(1, 5, 10))
     assert medians(found)[1] == 2.75
     assert found.values[1].log_sd == 0
@@ -97,16 +94,24 @@ def test_one_number_is_carried_from_the_depth_it_was_measured_at() -> None:
 
 
 def test_one_number_for_several_depths_belongs_to_the_calibrated_one() -> None:
-    found = accept_lengths(AskedAcceptLength(accept_length=2.5), at(2, 3), calibrated_depth=3)
+    found = accept_lengths(Ask(accept_length=2.5), at(2, 3), calibrated_depth=3)
     assert medians(found)[1] == 2.5
     with pytest.raises(UsageError, match="--accept-depth"):
-        accept_lengths(AskedAcceptLength(accept_length=2.5), at(2, 3))
+        accept_lengths(Ask(accept_length=2.5), at(2, 3))
 
 
-def test_an_unstated_depth_takes_the_number_as_it_is_but_none_can_be_carried_to_it() -> None:
-    assert medians(accept_lengths(AskedAcceptLength(accept_length=7.5), at(None))) == [7.5]
-    with pytest.raises(UsageError, match="--depth"):
-        accept_lengths(AskedAcceptLength(accept_length=2.5, accept_depth=5), at(None))
+def test_an_unstated_depth_takes_the_number_as_it_is() -> None:
+    assert medians(accept_lengths(Ask(accept_length=7.5), at(None))) == [7.5]
+
+
+def test_the_spread_of_a_measured_accept_length_is_carried_with_it() -> None:
+    estimate = Estimate(median=2.75, low=2.5, high=3.0)
+    asked = Ask(accept_length=AcceptLength(estimate=estimate, log_sd=0.06), accept_depth=5)
+    there, deeper = accept_lengths(asked, at(5, 10)).values
+    sure = accept_lengths(Ask(accept_length=2.75, accept_depth=5), at(10)).values[0]
+    assert there == asked.accept_length
+    assert deeper.log_sd > max(sure.log_sd, 0.06)
+    assert deeper.estimate.low < sure.estimate.low
 
 
 @pytest.mark.parametrize(
@@ -129,7 +134,7 @@ def test_an_unstated_depth_takes_the_number_as_it_is_but_none_can_be_carried_to_
 def test_accept_lengths_are_held_to_the_longest_path(
     value: float, configuration: Configuration, *, allowed: bool
 ) -> None:
-    asked = AskedAcceptLength(accept_length=value)
+    asked = Ask(accept_length=value)
     if allowed:
         assert medians(accept_lengths(asked, [configuration])) == [value]
     else:
@@ -138,14 +143,14 @@ def test_accept_lengths_are_held_to_the_longest_path(
 
 
 def test_the_acceptance_of_a_chain_is_not_that_of_a_tree() -> None:
-    found = accept_lengths(AskedAcceptLength(full_accuracy=FULL), at(5, topk=4))
+    found = accept_lengths(Ask(full_accuracy=FULL), at(5, topk=4))
     assert "chain_acceptance_for_a_tree" in codes(found)
-    carried = AskedAcceptLength(accept_length=2.5, accept_depth=3)
+    carried = Ask(accept_length=2.5, accept_depth=3)
     assert "chain_acceptance_for_a_tree" in codes(accept_lengths(carried, at(5, topk=4)))
 
 
 def test_training_values_are_transferred_and_kept_as_logged() -> None:
-    asked = AskedAcceptLength(full_accuracy=FULL, from_training=True)
+    asked = Ask(full_accuracy=FULL, from_training=True)
     found = accept_lengths(asked, at(5))
     assert found.as_logged is not None
     assert found.as_logged[0].estimate.median == pytest.approx(2.749)
@@ -161,15 +166,15 @@ def test_training_values_are_transferred_and_kept_as_logged() -> None:
 
 
 def test_a_served_accept_length_stays_below_the_longest_path() -> None:
-    asked = AskedAcceptLength(accept_length=3.95, from_training=True)
+    asked = Ask(accept_length=3.95, from_training=True)
     (served,) = accept_lengths(asked, at(3)).values
     assert served.estimate.high == 4.0
-    nothing = accept_lengths(AskedAcceptLength(accept_length=1.0, from_training=True), at(3))
+    nothing = accept_lengths(Ask(accept_length=1.0, from_training=True), at(3))
     assert medians(nothing) == [1.0]
 
 
 def test_draws_have_the_spread_of_the_accept_lengths() -> None:
-    asked = AskedAcceptLength(full_accuracy=FULL, from_training=True)
+    asked = Ask(full_accuracy=FULL, from_training=True)
     depths = [3, 5, 10]
     found = accept_lengths(asked, at(*depths))
     drawn = accept_length_draws(found, depths, num_draws=20_000, rng=np.random.default_rng(0))
@@ -182,7 +187,7 @@ def test_draws_have_the_spread_of_the_accept_lengths() -> None:
 
 
 def test_a_curve_higher_beyond_its_measured_depth_is_lower_before_it() -> None:
-    asked = AskedAcceptLength(accept_length=2.75, accept_depth=5)
+    asked = Ask(accept_length=2.75, accept_depth=5)
     depths = [2, 5, 10]
     found = accept_lengths(asked, at(*depths))
     drawn = accept_length_draws(found, depths, num_draws=2000, rng=np.random.default_rng(0))
@@ -192,6 +197,6 @@ def test_a_curve_higher_beyond_its_measured_depth_is_lower_before_it() -> None:
 
 def test_nothing_known_is_asked_for() -> None:
     with pytest.raises(UsageError, match="--accept"):
-        accept_lengths(AskedAcceptLength(), at(3))
+        accept_lengths(Ask(), at(3))
     with pytest.raises(UsageError, match="depth 5"):
-        accept_lengths(AskedAcceptLength(full_accuracy=FULL, accept_depth=3), at(3))
+        accept_lengths(Ask(full_accuracy=FULL, accept_depth=3), at(3))

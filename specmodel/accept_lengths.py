@@ -1,0 +1,285 @@
+"""From what a user knows of acceptance to an accept length at every depth that is asked for."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specmodel.ask import Ask
+from specmodel.errors import Note, ParameterError, UsageError
+from specmodel.question import AcceptLength, Configuration, Estimate, longest_accept_length
+
+# A cold prediction from one number needs nothing of the acceptance models, so they load on demand.
+if TYPE_CHECKING:
+    from specmodel.acceptance import FullAccuracy
+    from specmodel.acceptance.other_depth import CarriedAcceptLength, TailSpread
+
+Array = NDArray[np.float64]
+
+_NORMAL_95 = 1.6448536269514722
+_ROUNDING = 5e-3  # an accept length printed with two decimals may pass its limit by half a unit
+
+
+class AcceptLengths(NamedTuple):
+    """Accept lengths at the depths of a question, with what is uncertain about each.
+
+    `values` are those to predict with; `as_logged` are the same before the transfer from training
+    to serving, None where nothing was transferred. `measured_depth` is where the user's value
+    belongs, None where that is not known. `curve` is the full accuracy at that depth and above,
+    assumed where only one number is known; None where no value was carried.
+    """
+
+    values: tuple[AcceptLength, ...]
+    as_logged: tuple[AcceptLength, ...] | None
+    measured_depth: int | None
+    curve: "FullAccuracy | None"
+    notes: tuple[Note, ...]
+
+
+def accept_lengths(
+    ask: Ask, configurations: Sequence[Configuration], *, calibrated_depth: int | None = None
+) -> AcceptLengths:
+    r"""Accept length at the depth of each configuration, validated here and nowhere else.
+
+    .. math:: \tau_k = 1 + \sum_{i \le k} S_i, \qquad \tau_\text{served} = 1 + F (\tau - 1)
+
+    Up to the depth of a list its sum is exact. Beyond it, and for a single number at another depth than
+    its own (`calibrated_depth` where nothing else says it), the tail model carries it, and the spread
+    over tail families is its uncertainty.
+    """
+    find = _from_number if ask.list_depth is None else _from_list
+    found = find(ask, configurations, calibrated_depth)
+    if not ask.from_training:
+        return found
+    from specmodel.acceptance import TRANSFER_PRIOR
+
+    width = math.exp(_NORMAL_95 * TRANSFER_PRIOR.total_sd)
+    median = TRANSFER_PRIOR.median
+    transfer = Note(
+        "transfer",
+        f"from training log to server, accept length - 1 is taken times {median:g} (90 %: "
+        f"{median / width:.2f} to {median * width:.2f}), a prior; the accept length of one served "
+        "checkpoint replaces it",
+    )
+    served = tuple(map(_served, found.values, configurations))
+    return found._replace(values=served, as_logged=found.values, notes=(*found.notes, transfer))
+
+
+def accept_length_draws(
+    found: AcceptLengths,
+    depths: Sequence[int],
+    *,
+    num_draws: int,
+    rng: "np.random.Generator",  # quoted: numpy.random loads on demand
+) -> Array:
+    r"""Equally likely accept lengths at several depths, jointly: one row a draw.
+
+    .. math:: \tau_k^{(d)} = 1 + F^{(d)} \left(\tau_k e^{\pm s_k z^{(d)}} - 1\right)
+
+    One error is shared by all depths of a draw. A curve held at its measured depth that is higher
+    beyond it is lower before it, hence the sign; the transfer from training acts on all depths alike.
+    """
+    logged = found.as_logged or found.values
+    steps = np.asarray(depths, dtype=np.float64)
+    median = np.array([value.estimate.median for value in logged])
+    log_sd = np.array([value.log_sd for value in logged])
+    before = steps < (found.measured_depth or 0)
+    signed = np.where(before, -log_sd, log_sd)
+    drawn = median * np.exp(signed * rng.standard_normal((num_draws, 1)))
+    drawn = np.clip(drawn, 1.0, np.maximum(steps + 1.0, median))
+    if found.as_logged is not None:
+        from specmodel.acceptance import TRANSFER_PRIOR
+
+        factor = TRANSFER_PRIOR.median * np.exp(
+            TRANSFER_PRIOR.total_sd * rng.standard_normal((num_draws, 1))
+        )
+        drawn = np.clip(1.0 + factor * (drawn - 1.0), 1.0, np.maximum(steps + 1.0, median))
+    return np.asarray(drawn)
+
+
+def _from_list(
+    ask: Ask, configurations: Sequence[Configuration], calibrated_depth: int | None
+) -> AcceptLengths:
+    """Accept lengths from a list of full or conditional accuracies."""
+    del calibrated_depth  # a list has its own
+    from specmodel.acceptance import ConditionalAccuracy, FullAccuracy, check_shape, tail_spread
+
+    given: FullAccuracy | ConditionalAccuracy
+    if ask.full_accuracy is not None:
+        given = full = FullAccuracy(ask.full_accuracy)
+    else:
+        given = ConditionalAccuracy(ask.conditional_accuracy or ())
+        full = given.to_full()
+    measured = full.num_steps
+    if ask.accept_depth not in {None, measured}:
+        raise UsageError(
+            "--accept-depth with --accept only",
+            f"a list of {measured} accuracies belongs to depth {measured}",
+        )
+    notes = [Note(one.code.replace("-", "_"), one.message) for one in check_shape(given)]
+    depths = [measured if one.num_steps is None else int(one.num_steps) for one in configurations]
+    if max(depths) <= measured:
+        values = [AcceptLength.exact(full.accept_length(depth)) for depth in depths]
+    else:
+        values = _spread(tail_spread(full, depths))
+        notes.append(
+            Note(
+                "accept_length_carried",
+                f"the list ends at depth {measured}; deeper accept lengths are carried there by the "
+                "tail model, and the spread over tail families is in the interval",
+            )
+        )
+    notes += _tree_note(configurations)
+    within = tuple(map(_within, values, configurations))
+    return AcceptLengths(within, None, measured, full, tuple(notes))
+
+
+def _from_number(
+    ask: Ask, configurations: Sequence[Configuration], calibrated_depth: int | None
+) -> AcceptLengths:
+    """Accept lengths from one number and the depth it belongs to."""
+    given = ask.accept_length
+    if given is None:
+        raise UsageError("--accept, --full or --conditional", "nothing says what is accepted")
+    if not isinstance(given, AcceptLength):
+        given = AcceptLength.exact(given)
+    value = given.estimate.median
+    depths = [one.num_steps for one in configurations]
+    measured: float | None = ask.accept_depth
+    if measured is None and len(set(depths)) == 1:
+        measured = depths[0]
+    elif measured is None:
+        measured = calibrated_depth
+        if measured is None:
+            raise UsageError(
+                "--accept-depth",
+                "one accept length cannot stand for several depths, and nothing says at which it "
+                "was measured",
+            )
+    there = [one for one in configurations if one.num_steps == measured]
+    for one in there or [Configuration(num_steps=measured)]:
+        _check(value, one)
+    if measured is None or len(there) == len(configurations):
+        where = None if measured is None else int(measured)
+        return AcceptLengths((given,) * len(depths), None, where, None, ())
+    whole = int(measured)
+    from specmodel.acceptance import carry_accept_length, full_accuracy_from_accept_length
+
+    carried = _spread(carry_accept_length(value, whole, [int(depth or 0) for depth in depths]))
+    others = [depth for depth in depths if depth != measured]
+    to = f"depth {others[0]:g}" if len(others) == 1 else "the other depths"
+    note = Note(
+        "accept_length_carried",
+        f"accept length {value:g} was measured at depth {whole} and is carried to {to} by the "
+        "tail model; one number says little of the curve, a list of accuracies (--full, "
+        "--conditional) or a run there says more",
+    )
+    return AcceptLengths(
+        values=tuple(
+            _within(_as_sure_as(given, one), configuration)
+            for one, configuration in zip(carried, configurations, strict=True)
+        ),
+        as_logged=None,
+        measured_depth=whole,
+        curve=full_accuracy_from_accept_length(value, whole),
+        notes=(note, *_tree_note(configurations)),
+    )
+
+
+def _spread(carried: "CarriedAcceptLength | TailSpread") -> list[AcceptLength]:
+    """Accept lengths of the tail model."""
+    columns = (carried.value, carried.low, carried.high, carried.sd)
+    return [
+        AcceptLength(estimate=Estimate(median=value, low=low, high=high), log_sd=sd / value)
+        for value, low, high, sd in zip(*(one.tolist() for one in columns), strict=True)
+    ]
+
+
+def _as_sure_as(given: AcceptLength, carried: AcceptLength) -> AcceptLength:
+    """A carried accept length with the spread of the one that was measured."""
+    if not given.log_sd:
+        return carried
+    before, after = given.estimate, carried.estimate
+    return AcceptLength(
+        estimate=Estimate(
+            median=after.median,
+            low=after.low * before.low / before.median,
+            high=after.high * before.high / before.median,
+        ),
+        log_sd=math.hypot(given.log_sd, carried.log_sd),
+    )
+
+
+def _check(value: float, configuration: Configuration) -> None:
+    """Refuse an accept length that no round can have."""
+    longest = longest_accept_length(configuration)
+    most = math.inf if longest is None else longest + _ROUNDING
+    if math.isfinite(value) and 1.0 <= value <= most:
+        return
+    allowed = "at least 1, and finite" if longest is None else f"between 1 and {longest:g}"
+    depth = configuration.num_steps
+    if longest is not None and depth is not None:
+        allowed += f", the most that a round of depth {depth:g} emits"
+    hint = "give the depth it was measured at with --accept-depth"
+    if not value >= 1.0:
+        hint = "every round emits the target model's own token; if that is left out, add 1"
+    elif longest is None:
+        hint = "give a number of tokens per round"
+    raise ParameterError("accept length", f"{value:g}", allowed, hint)
+
+
+def _within(value: AcceptLength, configuration: Configuration) -> AcceptLength:
+    """A sum or a carried accept length, its bounds cut to what a round can emit."""
+    estimate, longest = value.estimate, longest_accept_length(configuration)
+    if longest is None or estimate.high <= longest:
+        return value
+    if estimate.median > longest + _ROUNDING:
+        depth = configuration.num_steps
+        where = "" if depth is None else f" at depth {depth:g}"
+        raise ParameterError(
+            "accept length",
+            f"{estimate.median:.4g}{where}",
+            f"at most {longest:g}, the most that a round emits",
+            "it cannot be above the tokens that are verified (--num-draft-tokens)",
+        )
+    high = max(longest, estimate.median)
+    return AcceptLength(
+        estimate=Estimate(median=estimate.median, low=estimate.low, high=high), log_sd=value.log_sd
+    )
+
+
+def _tree_note(configurations: Sequence[Configuration]) -> list[Note]:
+    """What is to be said where a chain's acceptance is used for a tree."""
+    if all((one.topk or 1.0) <= 1.0 for one in configurations):
+        return []
+    return [
+        Note(
+            "chain_acceptance_for_a_tree",
+            "these accuracies are those of a chain; a tree of the same depth accepts more, how much "
+            "depends on its width: measure its accept length and give it with --accept",
+        )
+    ]
+
+
+def _served(logged: AcceptLength, configuration: Configuration) -> AcceptLength:
+    """What a server is expected to reach where a training log says this."""
+    from specmodel.acceptance import TRANSFER_PRIOR
+
+    longest = longest_accept_length(configuration)
+    median, most = logged.estimate.median, math.inf if longest is None else longest
+    accepted = median - 1.0
+    if accepted <= 0.0:
+        return logged
+    served = TRANSFER_PRIOR.median * accepted
+    log_sd = math.hypot(TRANSFER_PRIOR.total_sd, logged.log_sd * median / accepted)
+    width = math.exp(_NORMAL_95 * log_sd)
+    return AcceptLength(
+        estimate=Estimate(
+            median=min(1.0 + served, most),
+            low=1.0 + served / width,
+            high=min(1.0 + served * width, most),
+        ),
+        log_sd=log_sd * served / (1.0 + served),
+    )
