@@ -285,7 +285,7 @@ def allreduce_fit(
     show_notes([*found.refused, *notes, *tokens_beyond(found.all_reduces, tokens_bytes)])
     click.echo(f"Written: {named_output(output)}", err=True)
     if plot is not None:
-        from calibration.plots.allreduce_plot import plot_all_reduces
+        from calibration.plots.allreduce import plot_all_reduces
 
         plot_all_reduces(found.all_reduces, plot)
         click.echo(f"Drawn: {named_output(plot)}", err=True)

@@ -1,9 +1,9 @@
 """Pictures of a fit and of predictions, as files or as figures. matplotlib without pyplot."""
 
-from calibration.plots.figure_file import figure_format, save_figure
-from calibration.plots.fit_plot import fit_figure, plot_fit
-from calibration.plots.prediction_plot import plot_prediction, prediction_figure
-from calibration.plots.train_plot import plot_training, training_figure
+from calibration.plots.fit import fit_figure, plot_fit
+from calibration.plots.prediction import plot_prediction, prediction_figure
+from calibration.plots.style import figure_format, save_figure
+from calibration.plots.train import plot_training, training_figure
 
 __all__ = [
     "figure_format",

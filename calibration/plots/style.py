@@ -1,14 +1,20 @@
-"""How every figure looks: one column wide, eight-point text, colours that anybody can tell apart."""
+"""How every figure looks, and how it becomes a file: one column wide, eight-point text, colours that anybody can tell apart."""
 
+import io
 import textwrap
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final
 
 import matplotlib as mpl
 import matplotlib.style
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from specmodel.errors import ParameterError
+from specmodel.files import STANDARD_OUTPUT, write_bytes_atomically
 
 MM_IN = 1 / 25.4
 """One millimetre. [inch]"""
@@ -87,17 +93,6 @@ def ordered_colours(count: int) -> list[str]:
 def new_figure(title: Sequence[str], body_mm: float) -> Figure:
     r"""Empty figure of one column under a title of several lines, each wrapped.
 
-    Parameters
-    ----------
-    title : sequence of str
-        Lines; empty ones are left out.
-    body_mm : float
-        Height of what is under the title, [mm].
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
     Examples
     --------
     >>> new_figure(["Lynx-8B, H200", "3 points"], 60.0).get_suptitle()
@@ -150,3 +145,52 @@ def legend_above(axes: Axes, handles: Sequence[Artist]) -> None:
         borderpad=0.2,
         ncols=len(handles) if letters <= _CHARACTERS_PER_LINE else -(-len(handles) // 2),
     )
+
+
+_METADATA: Final[dict[str, dict[str, Any]]] = {
+    "png": {},
+    "svg": {"Date": None},  # equal figures make equal files
+    "pdf": {"CreationDate": None},
+}
+
+
+def figure_format(path: Path | str) -> str:
+    """Type of a figure file by its suffix.
+
+    Examples
+    --------
+    >>> figure_format("fit.SVG")
+    'svg'
+    >>> figure_format("fit.jpg")
+    Traceback (most recent call last):
+        ...
+    specmodel.errors.ParameterError: plot must be a file ending in .png, .svg or .pdf, got fit.jpg; ...
+    """
+    suffix = "png" if str(path) == STANDARD_OUTPUT else Path(path).suffix.lower().lstrip(".")
+    if suffix not in _METADATA:
+        raise ParameterError(
+            "plot",
+            path,
+            "a file ending in .png, .svg or .pdf",
+            "the ending chooses the type of the picture",
+        )
+    return suffix
+
+
+def save_figure(figure: Figure, path: Path | str) -> None:
+    """Write a figure; the old file stays whole when that fails.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "empty.png"
+    ...     save_figure(Figure(), file)
+    ...     file.read_bytes()[1:4]
+    b'PNG'
+    """
+    kind = figure_format(path)
+    rendered = io.BytesIO()
+    with figure_style():
+        figure.savefig(rendered, format=kind, metadata=_METADATA[kind])
+    write_bytes_atomically(path, rendered.getvalue())

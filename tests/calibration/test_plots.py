@@ -27,8 +27,8 @@ from calibration.plots import (
     prediction_figure,
     save_figure,
 )
-from calibration.plots.point_groups import point_axis, point_groups, varying
-from calibration.plots.prediction_lines import prediction_lines
+from calibration.plots.fit import point_axis, point_groups, varying
+from calibration.plots.prediction import prediction_lines
 from calibration.plots.style import CATEGORIES, ordered_colours
 from calibration.points.arrays import SystemRows, system_rows, with_expert_counts
 from calibration.points.packaged import packaged_table

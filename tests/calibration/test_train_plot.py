@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calibration.fit.fit import fit
-from calibration.plots.train_plot import plot_training, training_figure
+from calibration.plots.train import plot_training, training_figure
 from calibration.points.packaged import EXAMPLES
 from calibration.training.assessment import Assessment, TrainingQuestion, assess
 from calibration.training.reading import read_training_log

@@ -9,14 +9,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from calibration.allreduce.fitting import MeasuredAllReduce
-from calibration.plots.figure_file import figure_format, save_figure
 from calibration.plots.style import (
     CATEGORIES,
     QUIET,
+    figure_format,
     figure_style,
     legend_below,
     legend_mm,
     new_figure,
+    save_figure,
 )
 from specmodel.units import KIBI, MICRO
 
@@ -25,17 +26,7 @@ _NUM_SIZES = 200
 
 
 def all_reduce_figure(measured: Sequence[MeasuredAllReduce]) -> Figure:
-    """Figure of all-reduces: points as measured, lines as two protocols.
-
-    Parameters
-    ----------
-    measured : sequence of MeasuredAllReduce
-        As fitted; colours repeat after seven.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-    """
+    """Figure of all-reduces: points as measured, lines as two protocols."""
     handles: list[Artist] = []
     with figure_style():
         figure = new_figure(
@@ -58,21 +49,6 @@ def all_reduce_figure(measured: Sequence[MeasuredAllReduce]) -> Figure:
 
 
 def plot_all_reduces(measured: Sequence[MeasuredAllReduce], path: Path | str) -> None:
-    """Write the picture of all-reduces; see `all_reduce_figure`.
-
-    Parameters
-    ----------
-    measured : sequence of MeasuredAllReduce
-        As fitted.
-    path : path
-        The file, ending in .png, .svg or .pdf; the old one stays whole when writing fails.
-
-    Raises
-    ------
-    ParameterError
-        If the suffix is another one.
-    OutputError
-        If the file cannot be written.
-    """
+    """Write the picture of all-reduces; see `all_reduce_figure`."""
     figure_format(path)
     save_figure(all_reduce_figure(measured), path)

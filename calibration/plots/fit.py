@@ -1,6 +1,9 @@
-"""The picture of a fit: predicted against measured speed-up, and what is left."""
+"""The picture of a fit: predicted against measured speed-up, and what is left; points by what varies among them."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final, final
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,23 +13,217 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from calibration.plots.figure_file import figure_format, save_figure
-from calibration.plots.point_groups import PointAxis, PointGroups, point_axis, point_groups
 from calibration.plots.style import (
+    CATEGORIES,
     INK,
     QUIET,
+    figure_format,
     figure_style,
     legend_above,
     legend_below,
     legend_mm,
     new_figure,
+    ordered_colours,
+    save_figure,
 )
 from calibration.points.arrays import SystemRows
 from specmodel.calibration import Calibration
 from specmodel.posterior import LogSpeedup, Rows, effect_index
-from specmodel.units import PERCENT
+from specmodel.question import Configuration
+from specmodel.units import KIBI, PERCENT
 
 Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+QUANTITY_LABELS: Final = {
+    "batch_size": "batch (requests)",
+    "num_steps": "draft depth (tokens)",
+    "context_tokens": "context (tokens)",
+    "num_draft_tokens": "draft tokens (verified, root included)",
+    "topk": "topk (branches)",
+}
+"""Axis labels of the quantities of a configuration, in the order in which they are preferred."""
+
+NOTATION_LABEL: Final = "depth-topk-draft tokens"
+"""What `notation` is in."""
+
+_SPREAD = 0.28
+_MOST_GROUPS = 8
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PointAxis:
+    """Where points stand on the axis of what varies."""
+
+    label: str
+    position: Array
+    ticks: tuple[float, ...]
+    tick_labels: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PointGroups:
+    """Which points share a colour."""
+
+    title: str
+    names: tuple[str, ...]
+    colours: tuple[str, ...]
+    group: Index
+
+
+def varying(configurations: Sequence[Configuration]) -> tuple[str, ...]:
+    """Names of the quantities that differ among configurations, preferred first.
+
+    Verified tokens do not count where they follow from the depth.
+
+    Examples
+    --------
+    >>> varying([Configuration(num_steps=steps, batch_size=1) for steps in (3, 5)])
+    ('num_steps',)
+    """
+    names = [
+        name
+        for name in QUANTITY_LABELS
+        if len({getattr(configuration, name) for configuration in configurations}) > 1
+    ]
+    if all(_is_chain(configuration) for configuration in configurations):
+        names = [name for name in names if name != "num_draft_tokens"]
+    return tuple(names)
+
+
+def notation(configuration: Configuration) -> str:
+    """Depth, topk and draft tokens in short.
+
+    Examples
+    --------
+    >>> notation(Configuration(num_steps=5, topk=3, num_draft_tokens=6))
+    '5-3-6'
+    """
+    parts = (configuration.num_steps, configuration.topk, configuration.num_draft_tokens)
+    return "-".join("?" if part is None else f"{part:g}" for part in parts)
+
+
+def point_axis(configurations: Sequence[Configuration], configuration: Index) -> PointAxis:
+    """Axis of the quantity that varies: batch, else depth if nothing else does, else each its own.
+
+    Examples
+    --------
+    >>> known = [Configuration(num_steps=steps) for steps in (3, 7)]
+    >>> point_axis(known, np.array([1, 0])).tick_labels
+    ('3', '7')
+    """
+    names = varying(configurations)
+    if not names:
+        only = configurations[0]
+        return PointAxis(
+            label="configuration",
+            position=_side_by_side(np.zeros(configuration.size)),
+            ticks=(0.0,),
+            tick_labels=(str(only),),
+        )
+    name = names[0]
+    if name != "batch_size" and len(names) > 1 and len(configurations) <= _MOST_GROUPS:
+        order = sorted(range(len(configurations)), key=lambda index: _order(configurations[index]))
+        rank = np.argsort(np.array(order))
+        return PointAxis(
+            label=NOTATION_LABEL,
+            position=_side_by_side(rank[configuration].astype(np.float64)),
+            ticks=tuple(float(place) for place in range(len(order))),
+            tick_labels=tuple(notation(configurations[index]) for index in order),
+        )
+    values = sorted({getattr(one, name) for one in configurations}, key=_stated)
+    place = {value: float(index) for index, value in enumerate(values)}
+    at = np.array([place[getattr(one, name)] for one in configurations])
+    return PointAxis(
+        label=QUANTITY_LABELS[name],
+        position=_side_by_side(at[configuration]),
+        ticks=tuple(place.values()),
+        tick_labels=tuple(_short(value) for value in values),
+    )
+
+
+def point_groups(configurations: Sequence[Configuration], configuration: Index) -> PointGroups:
+    """Colours by configuration; where these are too many, by what the axis does not show.
+
+    Examples
+    --------
+    >>> known = [Configuration(num_steps=3, batch_size=batch) for batch in (4, 1)]
+    >>> point_groups(known, np.array([0, 1, 1])).names
+    ('1', '4')
+    """
+    names = varying(configurations)
+    if len(names) > 1 and len(configurations) <= len(CATEGORIES) and names[0] != "batch_size":
+        order = sorted(range(len(configurations)), key=lambda index: _order(configurations[index]))
+        rank = np.argsort(np.array(order))
+        return PointGroups(
+            title=NOTATION_LABEL,
+            names=tuple(notation(configurations[index]) for index in order),
+            colours=CATEGORIES[: len(order)],
+            group=rank[configuration],
+        )
+    if not names:
+        return PointGroups(
+            title="",
+            names=("",),
+            colours=CATEGORIES[:1],
+            group=np.zeros(configuration.size, dtype=np.intp),
+        )
+    name = names[min(1, len(names) - 1)]
+    values = sorted({getattr(one, name) for one in configurations}, key=_stated)
+    colours = ordered_colours(len(values))
+    if len(values) <= _MOST_GROUPS:
+        labels = [_short(value) for value in values]
+    else:  # too many to list: write some
+        step = -(-len(values) // _MOST_GROUPS)
+        labels = [_short(value) if not at % step else "" for at, value in enumerate(values)]
+    of = np.array([values.index(getattr(one, name)) for one in configurations], dtype=np.intp)
+    return PointGroups(
+        title=QUANTITY_LABELS[name],
+        names=tuple(labels),
+        colours=tuple(colours),
+        group=of[configuration],
+    )
+
+
+def _is_chain(configuration: Configuration) -> bool:
+    """Whether the verified tokens follow from the depth."""
+    steps, tokens = configuration.num_steps, configuration.num_draft_tokens
+    return configuration.topk == 1 and (steps is None or tokens == steps + 1)
+
+
+def _stated(value: float | None) -> float:
+    """Key to sort by, what is not stated first."""
+    return -1.0 if value is None else value
+
+
+def _order(configuration: Configuration) -> tuple[float, ...]:
+    """Key to sort configurations by."""
+    return tuple(
+        _stated(getattr(configuration, name))
+        for name in ("num_steps", "topk", "num_draft_tokens", "batch_size", "context_tokens")
+    )
+
+
+def _short(value: float | None) -> str:
+    """Number on a tick: 16k for 16384."""
+    if value is None:
+        return "?"
+    if value >= KIBI and value % KIBI == 0:
+        return f"{value / KIBI:g}k"
+    return f"{value:g}"
+
+
+def _side_by_side(place: Array) -> Array:
+    """Positions where points of one place do not lie on one another."""
+    moved = place.copy()
+    for value in np.unique(place):
+        here = np.flatnonzero(place == value)
+        if here.size > 1:
+            moved[here] += np.linspace(-_SPREAD, _SPREAD, here.size)
+    return moved
+
 
 MOST_BARS = 12
 """Points up to which each shows its interval; more would hide each other."""
@@ -38,25 +235,6 @@ _COLUMNS = 5
 
 def fit_figure(calibration: Calibration, rows: SystemRows) -> Figure:
     r"""Figure of predicted against measured speed-up, and of the residuals.
-
-    .. math:: 100\left(\frac{S_\text{measured}}{S_\text{predicted}} - 1\right)
-
-    Parameters
-    ----------
-    calibration : Calibration
-        The fit.
-    rows : SystemRows
-        The points it was fitted to (or others of the same system), at least one.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Two panels; colour tells configurations, the marker chains from trees.
-
-    Notes
-    -----
-    The points were seen by the fit: residuals are smaller than errors on new points. Bars are the
-    central 90 % for a new measurement and are drawn where there are at most `MOST_BARS` points.
 
     Examples
     --------
@@ -94,22 +272,6 @@ def fit_figure(calibration: Calibration, rows: SystemRows) -> Figure:
 
 def plot_fit(calibration: Calibration, rows: SystemRows, path: Path | str) -> None:
     r"""Write the picture of a fit; see `fit_figure`.
-
-    Parameters
-    ----------
-    calibration : Calibration
-        The fit.
-    rows : SystemRows
-        The points it was fitted to, at least one.
-    path : path
-        The file, ending in .png, .svg or .pdf; the old one stays whole when writing fails.
-
-    Raises
-    ------
-    ParameterError
-        If the suffix is another one.
-    OutputError
-        If the file cannot be written.
 
     Examples
     --------
@@ -174,14 +336,8 @@ def _speedup_panel(
                 continue
             if bars:
                 lengths = np.array([predicted[here] - low[here], high[here] - predicted[here]])
-                axes.errorbar(
-                    measured[here],
-                    predicted[here],
-                    yerr=lengths,
-                    fmt="none",
-                    ecolor=colour,
-                    elinewidth=1.0,
-                )
+                look: dict[str, Any] = {"fmt": "none", "ecolor": colour, "elinewidth": 1.0}
+                axes.errorbar(measured[here], predicted[here], lengths, **look)
             _dots(axes, measured[here], predicted[here], colour, marker)
     axes.set(
         xlabel="measured speed-up (ratio of tok/s)",
@@ -217,16 +373,7 @@ def _residual_panel(
 
 def _dots(axes: Axes, across: Array, up: Array, colour: str, marker: str) -> None:
     """Points of one group."""
-    axes.plot(
-        across,
-        up,
-        linestyle="none",
-        marker=marker,
-        markersize=4.5,
-        color=colour,
-        markeredgecolor="white",
-        markeredgewidth=0.4,
-    )
+    axes.plot(across, up, marker, ms=4.5, c=colour, mec="white", mew=0.4)
 
 
 def _colour_handles(groups: PointGroups, tree: NDArray[np.bool_]) -> list[Line2D]:
@@ -245,18 +392,8 @@ def _reading_handles(tree: NDArray[np.bool_], *, bars: bool) -> list[Line2D | Pa
         Patch(color=shade, label=f"±{percent:g} %") for percent, shade in _BANDS[::-1]
     ]
     if bars:
-        handles.append(
-            Line2D(
-                [],
-                [],
-                linestyle="none",
-                marker="|",
-                markersize=9,
-                markeredgewidth=1.0,
-                color=INK,
-                label="90 % interval",
-            )
-        )
+        look: dict[str, Any] = {"marker": "|", "ms": 9, "mew": 1.0, "c": INK}
+        handles.append(Line2D([], [], ls="none", label="90 % interval", **look))
     if tree.any() and not tree.all():
         handles += [_marker("chain", INK, "o"), _marker("tree", INK, "^")]
     elif tree.all():
@@ -266,6 +403,4 @@ def _reading_handles(tree: NDArray[np.bool_], *, bars: bool) -> list[Line2D | Pa
 
 def _marker(label: str, colour: str, marker: str) -> Line2D:
     """Legend entry of a point."""
-    return Line2D(
-        [], [], linestyle="none", marker=marker, markersize=4.5, color=colour, label=label
-    )
+    return Line2D([], [], ls="none", marker=marker, ms=4.5, c=colour, label=label)

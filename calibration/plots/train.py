@@ -12,15 +12,16 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.plots.figure_file import figure_format, save_figure
 from calibration.plots.style import (
     INK,
     QUIET,
+    figure_format,
     figure_style,
     legend_below,
     legend_mm,
     new_figure,
     ordered_colours,
+    save_figure,
 )
 from calibration.training.assessment import Assessment
 from calibration.training.decision import TrainingDecision
@@ -35,31 +36,7 @@ _DASHED, _DOTTED = (0, (4, 2)), (0, (1, 1.5))
 
 
 def training_figure(found: Assessment) -> Figure:
-    r"""Figure of a run: accuracy by depth, below it the accept length with a speed-up axis.
-
-    .. math:: S(\tau) = \frac{1}{f + (1-f) R / (1 + F(\tau - 1))}
-
-    Parameters
-    ----------
-    found : Assessment
-        Of a log.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Two panels over the training step; the second axis of the lower one is the speed-up to expect
-        in serving, at the medians of round cost and transfer.
-
-    Raises
-    ------
-    ParameterError
-        If the log says nothing about serving.
-
-    Notes
-    -----
-    Points are records pooled in windows, with their standard error. Bands are 90 % intervals of the
-    projection. A log without a curve shows its present values at one step.
-    """
+    r"""Figure of a run: accuracy by depth, below it the accept length with a speed-up axis."""
     decision = found.decision
     if decision is None:
         raise ParameterError("the log", "nothing about serving", "decided", found.undecided)
@@ -76,22 +53,7 @@ def training_figure(found: Assessment) -> Figure:
 
 
 def plot_training(found: Assessment, path: Path | str) -> None:
-    """Write the picture of a run; see `training_figure`.
-
-    Parameters
-    ----------
-    found : Assessment
-        Of a log.
-    path : path
-        The file, ending in .png, .svg or .pdf; the old one stays whole when writing fails.
-
-    Raises
-    ------
-    ParameterError
-        If the suffix is another one, or the log says nothing about serving.
-    OutputError
-        If the file cannot be written.
-    """
+    """Write the picture of a run; see `training_figure`."""
     figure_format(path)
     save_figure(training_figure(found), path)
 
