@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from calibration.evaluate import evaluate as evaluate
     from calibration.fit.fit import fit as fit
-    from calibration.points.ingestion import ingest as ingest
-    from calibration.points.points import read_points as read_points
-    from calibration.points.points import write_points as write_points
+    from calibration.points.reading import ingest as ingest
+    from calibration.points.reading import read_points as read_points
     from calibration.points.table import Points as Points
+    from calibration.points.table import write_points as write_points
 
 _HOME = {
     "Points": "points.table",
     "evaluate": "evaluate",
     "fit": "fit.fit",
-    "ingest": "points.ingestion",
-    "read_points": "points.points",
-    "write_points": "points.points",
+    "ingest": "points.reading",
+    "read_points": "points.reading",
+    "write_points": "points.table",
 }
 
 __all__ = ["Points", "evaluate", "fit", "ingest", "read_points", "write_points"]

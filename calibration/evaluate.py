@@ -27,7 +27,7 @@ from calibration.evaluate_splits import (
 from calibration.fit.posterior_mode import fit_rows
 from calibration.points.arrays import SystemRows, numbers, system_rows, texts, with_expert_counts
 from calibration.points.packaged import packaged_table, packaged_tables
-from calibration.points.points import read_points
+from calibration.points.reading import read_points
 from calibration.points.systems import systems
 from calibration.points.table import Points
 from calibration.points.unsound import assess_soundness
@@ -118,7 +118,7 @@ def evaluate(
     Examples
     --------
     >>> from calibration import read_points
-    >>> from calibration.packaged import packaged_table
+    >>> from calibration.points.packaged import packaged_table
     >>> found = evaluate(read_points(packaged_table("vllm-20780-eagle3").path), splits=["row"])
     >>> found.scores[0].mape < 0.03
     True

@@ -63,8 +63,8 @@ def ingest(*, files: tuple[Path, ...], output: Path | None, explain: bool, as_js
     if not files:
         raise UsageError("a file or a folder", "nothing to read")
     check_outputs([output], files)
-    from calibration.points.ingestion import first_error, ingest
-    from calibration.points.points import write_points
+    from calibration.points.reading import first_error, ingest
+    from calibration.points.table import write_points
 
     with progress_of(files) as progress:
         found = ingest(files, progress=progress)

@@ -21,9 +21,9 @@ from calibration.points.arrays import (
     texts,
     with_expert_counts,
 )
-from calibration.points.points import format_points, read_points
+from calibration.points.reading import read_points
 from calibration.points.systems import SystemPoints, select_system
-from calibration.points.table import Points
+from calibration.points.table import Points, format_points
 from calibration.points.unsound import (
     BASELINE_SET_ASIDE,
     Soundness,

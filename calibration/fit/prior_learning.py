@@ -11,8 +11,9 @@ from scipy.special import gammaln
 from calibration.fit.posterior_mode import MapFit, fit_rows
 from calibration.points.arrays import SystemRows, system_rows
 from calibration.points.packaged import PackagedTable, packaged_tables
-from calibration.points.points import Points, read_points
+from calibration.points.reading import read_points
 from calibration.points.systems import systems
+from calibration.points.table import Points
 from calibration.points.unsound import assess_soundness
 from specmodel.constants import NUM_CONSTANTS, to_internal
 from specmodel.posterior import Rows

@@ -18,7 +18,7 @@ from calibration.fit.identifiable import (
 )
 from calibration.points.arrays import SystemRows
 from calibration.points.packaged import PackagedTable
-from calibration.points.points import read_points
+from calibration.points.reading import read_points
 from calibration.points.table import Points
 from calibration.rig.explain import Explanation, doubt_of_rig, explain
 from calibration.rig.from_points import AskedRig

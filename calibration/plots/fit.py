@@ -240,7 +240,7 @@ def fit_figure(calibration: Calibration, rows: SystemRows) -> Figure:
     --------
     >>> import tempfile
     >>> from calibration.fitting import fit
-    >>> from calibration.points import read_points
+    >>> from calibration import read_points
     >>> from calibration.system_rows import system_rows
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     bench = Path(folder) / "bench.csv"
@@ -277,7 +277,7 @@ def plot_fit(calibration: Calibration, rows: SystemRows, path: Path | str) -> No
     --------
     >>> import tempfile
     >>> from calibration.fitting import fit
-    >>> from calibration.points import read_points
+    >>> from calibration import read_points
     >>> from calibration.system_rows import system_rows
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     bench, picture = Path(folder) / "bench.csv", Path(folder) / "fit.svg"

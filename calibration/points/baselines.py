@@ -11,7 +11,8 @@ from calibration.points.table import (
     LOAD_COLUMNS,
     SYSTEM_COLUMNS,
     Key,
-    row_keys,
+    numbers,
+    row_groups,
     speculative_rows,
     warn_rows,
 )
@@ -32,35 +33,23 @@ _MOST_SHOWN = 6
 
 
 def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Note, ...]]:
-    r"""Return the table with empty baselines of speculative rows filled.
+    r"""Return a copy of the table with empty baselines of speculative rows filled, and notes on them.
 
     In this order: the mean of the rows at ``num_steps`` 0 whose load was asked for alike (in formats
     that know it; their step times too), the mean of those that agree in `MATCH_COLUMNS`, then what
-    the step times give. ``baseline_origin`` says which.
+    the step times give. ``baseline_origin`` says which. With both step times the baseline is the one that
+    makes accept length x baseline / throughput equal their ratio. With the baseline's alone it is batch
+    size / step time; a step time has no prefill and no idle time in it.
 
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Points of any number of systems, as `Points` describes them.
-
-    Returns
-    -------
-    tuple of (pandas.DataFrame, tuple of Note)
-        A copy, and warnings with codes ``no_baseline``, ``baseline_mismatch`` (the row's own
-        baseline is more than 5 % away from the matching rows), ``baselines_differ`` (runs without
-        speculation at one load that are more than 5 % apart) and ``baseline_from_step_time``.
-
-    Notes
-    -----
-    With both step times the baseline is the one that makes accept length x baseline / throughput
-    equal their ratio. With the baseline's alone it is batch size / step time; a step time has no
-    prefill and no idle time in it.
+    Codes of the notes: ``no_baseline``, ``baseline_mismatch`` (the row's own baseline is more than 5 % away
+    from the matching rows), ``baselines_differ`` (runs without speculation at one load that are more than
+    5 % apart) and ``baseline_from_step_time``.
 
     Examples
     --------
     >>> import tempfile, pathlib
     >>> from calibration.readers import recognise_file
-    >>> from calibration.table import frame_of
+    >>> from calibration.points.table import frame_of
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     bench = pathlib.Path(folder) / "bench.csv"
     ...     _ = bench.write_text("k,tau,tok/s\n0,,79.4\n0,,79.0\n3,2.1,90\n")
@@ -70,32 +59,32 @@ def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Note, ...]
     """
     frame = _with_asked_baselines(frame)
     speculative = speculative_rows(frame)
-    keys = row_keys(frame, MATCH_COLUMNS)
+    keys = row_groups(frame, MATCH_COLUMNS).tolist()
     loads = frame["_load"].tolist()
-    measured: dict[Key, list[int]] = defaultdict(list)
-    timed: dict[Key, list[int]] = defaultdict(list)  # known by their step time
+    measured: dict[int, list[int]] = defaultdict(list)
+    timed: dict[int, list[int]] = defaultdict(list)  # known by their step time
     derived = (frame["throughput_origin"] != "").to_numpy()
     own = own_baseline(frame)
-    for row in np.flatnonzero(~speculative & np.isfinite(own)):
-        (timed if derived[row] else measured)[keys[row]].append(int(row))
+    for row in np.flatnonzero(~speculative & np.isfinite(own)).tolist():
+        (timed if derived[row] else measured)[keys[row]].append(row)
     runs = {**timed, **measured}
     asked_for = list(zip(keys, loads, strict=True))
     means = {at: _mean_alike(runs.get(at[0], ()), own, loads, at[1]) for at in set(asked_for)}
     matched = np.array([means[at] for at in asked_for], dtype=np.float64)
     is_timed = np.array([key in timed and key not in measured for key in keys], dtype=np.bool_)
-    given = frame["baseline_tokens_per_s"].to_numpy(copy=True)
+    given = numbers(frame, "baseline_tokens_per_s")
     origin = frame["baseline_origin"].to_numpy(dtype=object, copy=True)
-    asked = (origin == "asked") & speculative
-    origin[asked] = "rows"
+    origin[(origin == "asked") & speculative] = "rows"
+    by_steps = _from_step_times(frame)
     from_rows = speculative & np.isnan(given) & np.isfinite(matched)
-    from_steps = speculative & np.isnan(given) & ~from_rows & np.isfinite(_from_step_times(frame))
+    from_steps = speculative & np.isnan(given) & ~from_rows & np.isfinite(by_steps)
     mismatched = speculative & (origin == "") & (np.abs(matched / given - 1) > _MISMATCH)
-    filled = np.select([from_rows, from_steps], [matched, _from_step_times(frame)], given)
+    filled = np.select([from_rows, from_steps], [matched, by_steps], given)
     origin[from_rows], origin[from_steps | (from_rows & is_timed)] = "rows", "step_time"
-    timed_rows = np.isfinite(frame["output_tokens_per_s"].to_numpy())
-    without = speculative & np.isnan(filled) & timed_rows  # acceptance alone needs no baseline
-    warnings = (
-        *warn_rows(frame, without, "no_baseline", _no_baseline(frame, without, keys)),
+    # acceptance alone needs no baseline
+    without = speculative & np.isnan(filled) & np.isfinite(numbers(frame, "output_tokens_per_s"))
+    notes = (
+        *warn_rows(frame, without, "no_baseline", _no_baseline(frame, without)),
         *warn_rows(
             frame,
             mismatched,
@@ -110,11 +99,11 @@ def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Note, ...]
             "no baseline throughput; taken from the step times, which leave out prefill and idle "
             "time",
         ),
-        *(warning for rows in runs.values() for warning in _warn_different(frame, rows, own)),
+        *(note for rows in runs.values() for note in _warn_different(frame, rows, own)),
     )
     return frame.assign(
         baseline_tokens_per_s=filled, baseline_origin=pd.Series(origin, dtype="str")
-    ), warnings
+    ), notes
 
 
 def _with_asked_baselines(frame: pd.DataFrame) -> pd.DataFrame:
@@ -129,12 +118,12 @@ def _with_asked_baselines(frame: pd.DataFrame) -> pd.DataFrame:
     for row, load in enumerate(loads):
         if load is not None and not speculative[row]:
             runs[load].append(row)
-    rate, step_ms = frame["output_tokens_per_s"].to_numpy(), frame["step_time_ms"].to_numpy()
+    rate, step_ms = numbers(frame, "output_tokens_per_s"), numbers(frame, "step_time_ms")
     timed = (frame["throughput_origin"] == "step_time").to_numpy()
-    filled = frame["baseline_tokens_per_s"].to_numpy(copy=True)
-    filled_ms = frame["baseline_step_time_ms"].to_numpy(copy=True)
+    filled = numbers(frame, "baseline_tokens_per_s").copy()
+    filled_ms = numbers(frame, "baseline_step_time_ms").copy()
     origin = frame["baseline_origin"].to_numpy(dtype=object, copy=True)
-    context = frame["context_tokens"].to_numpy()
+    context = numbers(frame, "context_tokens")
     for row, load in enumerate(loads):
         if not speculative[row] or not np.isnan(filled[row]):
             continue
@@ -142,18 +131,15 @@ def _with_asked_baselines(frame: pd.DataFrame) -> pd.DataFrame:
         if not alike.size:
             continue
         filled[row], origin[row] = float(np.mean(rate[alike])), "asked"
-        if np.isnan(filled_ms[row]):
-            filled_ms[row] = _mean_step_ms(step_ms[alike], decode_only=bool(timed[alike].all()))
+        if np.isnan(filled_ms[row]):  # where step times give the throughputs, that of the mean one
+            times_ms = step_ms[alike]
+            decode_only = bool(timed[alike].all())
+            filled_ms[row] = 1 / np.mean(1 / times_ms) if decode_only else np.mean(times_ms)
     return frame.assign(
         baseline_tokens_per_s=filled,
         baseline_step_time_ms=filled_ms,
         baseline_origin=pd.Series(origin, dtype="str"),
     )
-
-
-def _mean_step_ms(step_ms: NDArray[np.float64], *, decode_only: bool) -> float:
-    """Return the step time of repeated runs: where it gives their throughputs, that of the mean one."""
-    return float(1 / np.mean(1 / step_ms) if decode_only else np.mean(step_ms))
 
 
 def _mean_alike(
@@ -164,13 +150,13 @@ def _mean_alike(
     Loads of one format can be compared; there, what was measured alike (a mean concurrency) does not
     make one load of two.
     """
-    alike = [run for run in runs if not _asked_otherwise(loads[run], load)]
+    others = [loads[run] for run in runs]
+    alike = [
+        run
+        for run, other in zip(runs, others, strict=True)
+        if load is None or other is None or other[0] != load[0] or other == load
+    ]
     return float(np.mean(own[alike])) if alike else np.nan
-
-
-def _asked_otherwise(one: Key | None, other: Key | None) -> bool:
-    """Return whether two rows of one format say that their loads differ."""
-    return one is not None and other is not None and one[0] == other[0] and one != other
 
 
 def _at_context(
@@ -188,17 +174,7 @@ def _at_context(
 
 
 def own_baseline(frame: pd.DataFrame) -> NDArray[np.float64]:
-    """Return the baseline that each row states; a run without speculation is one itself.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Points, baselines matched or not.
-
-    Returns
-    -------
-    numpy.ndarray
-        nan where a row states none, [tokens/s].
+    """Return the baseline that each row states, [tokens/s]; a run without speculation is one itself.
 
     Examples
     --------
@@ -207,41 +183,36 @@ def own_baseline(frame: pd.DataFrame) -> NDArray[np.float64]:
     >>> own_baseline(frame).tolist()
     [80.0, 82.0, nan]
     """
-    stated = frame["baseline_tokens_per_s"].to_numpy()
+    stated = numbers(frame, "baseline_tokens_per_s")
     itself = np.isnan(stated) & ~speculative_rows(frame)
-    return np.where(itself, frame["output_tokens_per_s"].to_numpy(), stated)
+    return np.where(itself, numbers(frame, "output_tokens_per_s"), stated)
 
 
 def _from_step_times(frame: pd.DataFrame) -> NDArray[np.float64]:
     """Return the baseline that the step times of each row give, nan where they do not."""
-    round_ms, step_ms = frame["step_time_ms"].to_numpy(), frame["baseline_step_time_ms"].to_numpy()
-    round_cost = round_ms / step_ms
-    by_ratio = frame["output_tokens_per_s"].to_numpy() * round_cost / frame["accept_length"]
+    step_ms = numbers(frame, "baseline_step_time_ms")
+    round_cost = numbers(frame, "step_time_ms") / step_ms
+    by_ratio = numbers(frame, "output_tokens_per_s") * round_cost / numbers(frame, "accept_length")
     aggregate = frame["throughput_scope"].isin(["", "aggregate"]).to_numpy()
-    by_batch = frame["batch_size"].to_numpy() / (step_ms * MILLI)
-    by_ratio = by_ratio.to_numpy()
-    return np.where(np.isfinite(by_ratio), by_ratio, np.where(aggregate, by_batch, np.nan))
+    by_batch = np.where(aggregate, numbers(frame, "batch_size") / (step_ms * MILLI), np.nan)
+    return np.where(np.isfinite(by_ratio), by_ratio, by_batch)
 
 
-def _no_baseline(
-    frame: pd.DataFrame, without: NDArray[np.bool_], keys: list[tuple[float | str | None, ...]]
-) -> str:
+def _no_baseline(frame: pd.DataFrame, without: NDArray[np.bool_]) -> str:
     """Return what is said of rows without baseline; names what keeps the nearest run away."""
     said = "no baseline: neither a baseline column nor a run at num_steps 0 with the same load"
-    runs = np.flatnonzero(~speculative_rows(frame))
-    if not len(runs) or not without.any():
+    runs = np.flatnonzero(~speculative_rows(frame)).tolist()
+    if not runs or not without.any():
         return said
     row = int(np.flatnonzero(without)[0])
-
-    def differing(run: int) -> list[str]:
-        pairs = zip(MATCH_COLUMNS, keys[run], keys[row], strict=True)
-        return [name for name, there, here in pairs if there != here]
-
-    nearest = min((int(run) for run in runs), key=lambda run: len(differing(run)))
-    names = differing(nearest)
+    same = {name: row_groups(frame, (name,)) for name in MATCH_COLUMNS}
+    differing = {
+        run: [name for name, group in same.items() if group[run] != group[row]] for run in runs
+    }
+    nearest = min(runs, key=lambda run: len(differing[run]))
     shown = ", ".join(
         f"{name} ({_shown(frame[name][nearest])} against {_shown(frame[name][row])})"
-        for name in names[:3]
+        for name in differing[nearest][:3]
     )
     return f"{said}; the nearest run, line {frame['line'][nearest]}, differs in {shown}"
 

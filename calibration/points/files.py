@@ -25,65 +25,22 @@ MAX_FILES: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileGroup:
-    """Files of one format that were read together, or one that could not be read.
+    """Files of one format that were read together, or one that could not be read."""
 
-    Parameters
-    ----------
-    format : str
-        The format as recognised from the content; empty where none was.
-    files : tuple of Path
-        In the order in which they were named.
-    readings : tuple of Reading
-        What they say; one for all files of a series.
-    error : FormatError or None
-        Why there is nothing.
-    named : bool
-        Whether the user named the file; otherwise it was found in a folder.
-    """
-
-    format: str
-    files: tuple[Path, ...]
-    readings: tuple[Reading, ...] = ()
-    error: FormatError | None = None
-    named: bool = True
+    format: str  # the format as recognised from the content; empty where none was
+    files: tuple[Path, ...]  # in the order in which they were named
+    readings: tuple[Reading, ...] = ()  # what they say; one for all files of a series
+    error: FormatError | None = None  # why there is nothing
+    named: bool = True  # whether the user named the file; otherwise it was found in a folder
 
 
 def read_groups(
     paths: PathLike | Sequence[PathLike], *, progress: Callable[[int], None] | None = None
 ) -> tuple[FileGroup, ...]:
-    r"""Return what some files and folders say, by groups of files that belong together.
+    """Return what some files and folders say, by groups of files that belong together.
 
     Files of one format are one group. Scrapes of a server's counters are a group for each server;
     a file that cannot be read is one by itself.
-
-    Parameters
-    ----------
-    paths : path or sequence of paths
-        Files and folders, searched down to their last folder.
-    progress : callable, optional
-        Told how many bytes have been read since it was told last.
-
-    Returns
-    -------
-    tuple of FileGroup
-        In the order of their first files.
-
-    Raises
-    ------
-    ParameterError
-        If nothing is named.
-    FormatError
-        If a folder holds no file, or too many.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = (Path(folder) / "a.csv").write_text("accept_length,throughput,baseline\n2.1,82.3,90\n")
-    ...     _ = (Path(folder) / "b.txt").write_text("no measurement\n")
-    ...     groups = read_groups(folder)
-    >>> [(group.format, group.files[0].name, group.error is None) for group in groups]
-    [('points_csv', 'a.csv', True), ('', 'b.txt', False)]
     """
     named = [paths] if isinstance(paths, Path | str) else list(paths)
     if not named:
@@ -106,23 +63,7 @@ def read_groups(
 
 
 def files_of(paths: Sequence[PathLike]) -> tuple[tuple[Path, bool], ...]:
-    """Return the files that are named or lie in named folders, each once.
-
-    Parameters
-    ----------
-    paths : sequence of paths
-        Files and folders. What begins with a point is left out of folders.
-
-    Returns
-    -------
-    tuple of (Path, bool)
-        The file, and whether it was named itself.
-
-    Raises
-    ------
-    FormatError
-        With code ``not_found``, ``no_files`` or ``too_many_files``.
-    """
+    """Return the files that are named or lie in named folders, each once."""
     found: dict[Path, bool] = {}
     for path in map(Path, paths):
         if not path.is_dir():

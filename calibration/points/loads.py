@@ -27,28 +27,9 @@ _MOST_STATED = 0.5  # share of runs at a baseline's very value from which on it 
 def with_common_loads(frame: pd.DataFrame) -> pd.DataFrame:
     """Return points in which measured batches and contexts of one load are equal.
 
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Points of one system.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A copy. A mean below one request has gaps in which none decodes: its batch is 1.
-
-    Notes
-    -----
     A value was measured where most runs with speculation are not at the very value of a run without.
     Values within a band then become their median. Points without runs at ``num_steps`` 0 state their
     baselines in their own rows, so they need none of this.
-
-    Examples
-    --------
-    >>> frame = pd.DataFrame({"num_steps": [0.0, 3.0, 3.0], "batch_size": [4.0, 4.0, 0.9],
-    ...     "context_tokens": [1040.0, 1261.5, 9000.0]})
-    >>> with_common_loads(frame)[["batch_size", "context_tokens"]].values.tolist()
-    [[4.0, 1150.75], [4.0, 1150.75], [1.0, 9000.0]]
     """
     drafts = frame["num_steps"].to_numpy() != 0
     batch = np.maximum(frame["batch_size"].to_numpy(dtype=np.float64), 1.0)
@@ -60,32 +41,7 @@ def with_common_loads(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def at_calibrated_loads(frame: pd.DataFrame, calibration: Calibration) -> pd.DataFrame:
-    """Return rows in which batches and contexts of a calibrated load have its value.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Rows to predict.
-    calibration : Calibration
-        What they are predicted from.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A copy. Only a value within the range of the points that were fitted, and within a band of a
-        calibrated one, is changed, and only where the calibration stands for measured values.
-
-    Examples
-    --------
-    >>> from dataclasses import replace
-    >>> from specmodel.question import Configuration
-    >>> calibration = replace(
-    ...     Calibration.from_prior(), configurations=(Configuration(num_steps=3.0, context_tokens=1150.0),),
-    ...     hull={"context_tokens": (1040.0, 1261.5)})
-    >>> frame = pd.DataFrame({"batch_size": [2.0, 2.0], "context_tokens": [1200.0, 4000.0]})
-    >>> at_calibrated_loads(frame, calibration)["context_tokens"].tolist()
-    [1150.0, 4000.0]
-    """
+    """Return rows in which batches and contexts of a calibrated load have its value."""
     return frame.assign(
         **{
             name: _nearest(frame[name].to_numpy(dtype=np.float64), calibration, name, band)

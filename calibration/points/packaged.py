@@ -1,7 +1,7 @@
 """The packaged tables of measured points: names, sources and what their numbers include.
 
 Each table is a CSV file in the canonical columns with a TOML file beside it. This module reads the
-TOML files only; `calibration.points.points` reads the rows.
+TOML files only; `calibration.points.reading` reads the rows.
 """
 
 import csv

@@ -1,85 +1,40 @@
 """Systems: rows that can be one fit, told apart and chosen."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
-import numpy as np
-
-from calibration.points.table import SYSTEM_COLUMNS, Key, Points, row_keys
+from calibration.points.table import SYSTEM_COLUMNS, Key, Points, row_groups, row_key
 from specmodel.errors import IncompatiblePointsError, UnknownKeyError
 
 _MOST_SHOWN = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SystemPoints:
-    """The points of one system.
+class SystemPoints(NamedTuple):
+    """The points of one system."""
 
-    Parameters
-    ----------
-    key : mapping from str to float or str
-        Its `SYSTEM_COLUMNS` that are filled.
-    label : str
-        The same on one line, for people and for ``--system``.
-    points : Points
-        Its rows.
-    """
-
-    key: Mapping[str, float | str]
-    label: str
+    key: Mapping[str, float | str]  # its `SYSTEM_COLUMNS` that are filled
+    label: str  # the same on one line, for people and for ``--system``
     points: Points
 
 
 def systems(points: Points) -> tuple[SystemPoints, ...]:
-    """Return the points system by system, in the order of their first rows.
-
-    Parameters
-    ----------
-    points : Points
-        Any rows; an empty cell is a value.
-
-    Returns
-    -------
-    tuple of SystemPoints
-        Together all rows, each once.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> frame = pd.DataFrame({name: ["", ""] for name in SYSTEM_COLUMNS})
-    >>> frame["gpu"] = ["H200", "RTX 4090"]
-    >>> [system.label for system in systems(Points(frame=frame))]
-    ['H200', 'RTX 4090']
-    """
-    keys = row_keys(points.frame, SYSTEM_COLUMNS)
-    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-    system_of_row = np.array([numbers[key] for key in keys], dtype=np.intp)
-    return tuple(
-        SystemPoints(
-            key={
-                name: cell
-                for name, cell in zip(SYSTEM_COLUMNS, key, strict=True)
-                if cell is not None and cell != ""
-            },
-            label=system_label(key),
-            points=points.where(system_of_row == number),
-        )
-        for key, number in numbers.items()
-    )
+    """Return the points system by system, in the order of their first rows; an empty cell is a value."""
+    groups = row_groups(points.frame, SYSTEM_COLUMNS)
+    found = []
+    for number in dict.fromkeys(groups.tolist()):
+        rows = groups == number
+        key = row_key(points.frame, int(rows.argmax()), SYSTEM_COLUMNS)
+        filled = {
+            name: cell
+            for name, cell in zip(SYSTEM_COLUMNS, key, strict=True)
+            if cell not in {None, ""}
+        }
+        found.append(SystemPoints(filled, system_label(key), points.where(rows)))
+    return tuple(found)
 
 
 def system_label(key: Key) -> str:
-    """Return a system on one line.
-
-    Parameters
-    ----------
-    key : tuple
-        Values of `SYSTEM_COLUMNS`, empty ones as None or ``""``.
-
-    Returns
-    -------
-    str
-        What is filled; ``unnamed system`` where nothing is.
+    """Return a system on one line: what is filled, ``unnamed system`` where nothing is.
 
     Examples
     --------
@@ -100,39 +55,10 @@ def system_label(key: Key) -> str:
 
 
 def select_system(points: Points, text: str | None = None) -> SystemPoints:
-    """Return the one system that is meant.
+    """Return the one system that is meant: the only one, or that whose label has the text, in any case.
 
-    Parameters
-    ----------
-    points : Points
-        Rows of one system or several.
-    text : str, optional
-        A part of the label, in any case; the whole label where it is part of another one. Without
-        it there must be a single system.
-
-    Returns
-    -------
-    SystemPoints
-        The system whose label has the text.
-
-    Raises
-    ------
-    IncompatiblePointsError
-        If several systems remain; names the field in which they differ.
-    UnknownKeyError
-        If no label has the text.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> frame = pd.DataFrame({name: ["", ""] for name in SYSTEM_COLUMNS})
-    >>> frame["gpu"] = ["H200", "RTX 4090"]
-    >>> select_system(Points(frame=frame), "h200").label
-    'H200'
-    >>> select_system(Points(frame=frame))
-    Traceback (most recent call last):
-        ...
-    specmodel.errors.IncompatiblePointsError: points differ in gpu: H200; RTX 4090. Choose one ...
+    The whole label counts where it is part of another one. Several are refused with the field in which
+    they differ.
     """
     found = systems(points)
     if text is not None:
@@ -144,31 +70,25 @@ def select_system(points: Points, text: str | None = None) -> SystemPoints:
         found = tuple(exact or matching)
     if len(found) == 1:
         return found[0]
-    field, values = _difference(found)
-    hint = "Choose one with --system TEXT, a part of one of these that no other has: "
-    if text is not None:
-        hint = f"--system {text!r} fits {len(found)} systems; give more of one of these: "
-    raise IncompatiblePointsError(
-        field, _shown(values), hint + "; ".join(_shown([s.label for s in found]))
-    )
-
-
-def _difference(found: Sequence[SystemPoints]) -> tuple[str, list[str]]:
-    """Return the column that tells most of these systems apart, and its values."""
     values = {
         name: list(dict.fromkeys(_written(s.key.get(name, "")) for s in found))
         for name in SYSTEM_COLUMNS
     }
     field = max(SYSTEM_COLUMNS, key=lambda name: len(values[name]))
-    return field, values[field]
+    hint = "Choose one with --system TEXT, a part of one of these that no other has: "
+    if text is not None:
+        hint = f"--system {text!r} fits {len(found)} systems; give more of one of these: "
+    raise IncompatiblePointsError(
+        field, _shown(values[field]), hint + "; ".join(_shown([s.label for s in found]))
+    )
 
 
 def _written(cell: float | str) -> str:
-    """Return a cell of a key for a message."""
+    """A cell of a key for a message."""
     return f"{cell:g}" if isinstance(cell, float) else " ".join(cell.split()) or "empty"
 
 
 def _shown(values: Sequence[str]) -> list[str]:
-    """Return the first of some values, and how many there are more."""
+    """The first of some values, and how many there are more."""
     more = len(values) - _MOST_SHOWN
     return list(values[:_MOST_SHOWN]) + ([f"{more} more"] if more > 0 else [])

@@ -1,8 +1,10 @@
 """The table of points: one row per measurement, in the canonical columns of the file."""
 
+import csv
+import io
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -16,15 +18,21 @@ from calibration.readers import (
     ORIGIN_NAMES,
     TEXT_NAMES,
     Reading,
+    canonical_name,
 )
 from specmodel.errors import LeftOut, Note
+from specmodel.files import write_text_atomically
 from specmodel.units import MILLI
 
 Key: TypeAlias = tuple[float | str | None, ...]
 """Values of some columns of one row; None for an empty number."""
 
 PROVENANCE_COLUMNS: Final = ("file", "line", *ORIGIN_NAMES, "_load", "_details")
-"""Where a row comes from and what it is paired by; not written to files."""
+"""Where a row comes from and what it is paired by; not written to files.
+
+``_load`` is the load of a row after the format that gave it, None where it has none; ``_details`` how the
+row came about.
+"""
 
 SYSTEM_COLUMNS: Final = (
     *("target_model", "engine", "engine_version", "gpu", "num_gpus", "tp_size"),
@@ -38,10 +46,11 @@ LOAD_COLUMNS: Final = (
 )
 """What was asked of a system, with or without speculation."""
 
-_IDENTITY = 1e-6
-
 DRAFT_COLUMNS: Final = ("draft_model", "algorithm", "num_steps", "topk", "num_draft_tokens")
 """What is drafted and verified."""
+
+_ALWAYS_WRITTEN = ("accept_length", "output_tokens_per_s", "baseline_tokens_per_s")
+_IDENTITY = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -77,51 +86,13 @@ class Points:
         return tuple(name for name in self.frame.columns if name not in known)
 
     def where(self, rows: NDArray[np.bool_]) -> "Points":
-        """Return the points of some rows, with everything else as it is.
-
-        Parameters
-        ----------
-        rows : numpy.ndarray of bool
-            One for each row of the frame.
-
-        Returns
-        -------
-        Points
-            Rows in their order, counted from 0.
-        """
-        return Points(
-            frame=self.frame.loc[rows].reset_index(drop=True),
-            dropped=self.dropped,
-            warnings=self.warnings,
-            files=self.files,
-        )
+        """Return the points of some rows in their order, with everything else as it is."""
+        return replace(self, frame=self.frame.loc[rows].reset_index(drop=True))
 
 
 def frame_of(readings: Sequence[Reading]) -> pd.DataFrame:
-    """Return the rows of some files as one table.
-
-    Parameters
-    ----------
-    readings : sequence of Reading
-        What the readers returned, pooled in their order.
-
-    Returns
-    -------
-    pandas.DataFrame
-        As `Points` describes it.
-
-    Examples
-    --------
-    >>> from calibration.readers import Row
-    >>> row = Row(line=2, cells={"accept_length": 2.1}, extra={"operator": "day shift"})
-    >>> frame = frame_of([Reading(path=Path("a.csv"), format="points_csv", rows=(row,))])
-    >>> frame[["accept_length", "batch_size", "workload", "operator", "line"]].values.tolist()
-    [[2.1, nan, '', 'day shift', 2]]
-
-    ``_load`` is the load of a row after the format that gave it, None where it has none.
-    """
+    """Return the rows of some files as one table, pooled in their order."""
     rows = [row for reading in readings for row in reading.rows]
-    files = [str(reading.path) for reading in readings for _ in reading.rows]
     columns: dict[str, pd.Series] = {}
     for name in CANONICAL_NAMES:
         cells = [row.cells.get(name) for row in rows]
@@ -133,66 +104,80 @@ def frame_of(readings: Sequence[Reading]) -> pd.DataFrame:
             columns[name] = pd.Series(cells, dtype=object)
     for name in dict.fromkeys(name for row in rows for name in row.extra):
         columns[name] = _texts(row.extra.get(name, "") for row in rows)
-    columns["file"] = _texts(files)
+    columns["file"] = _texts(str(reading.path) for reading in readings for _ in reading.rows)
     columns["line"] = pd.Series([row.line for row in rows], dtype=np.int64)
     for name in ORIGIN_NAMES:
         columns[name] = _texts(str(row.cells.get(name, "")) for row in rows)
-    columns["_load"] = pd.Series(_loads(readings), dtype=object)
+    loads = [
+        None if row.load is None else (reading.format, *map(str, row.load))
+        for reading in readings
+        for row in reading.rows
+    ]
+    columns["_load"] = pd.Series(loads, dtype=object)
     columns["_details"] = pd.Series([row.details for row in rows], dtype=object)
     return pd.DataFrame(columns)
 
 
-def row_keys(frame: pd.DataFrame, columns: Sequence[str]) -> list[Key]:
-    """Return the values of some columns, row by row, so that equal cells compare equal.
+def _texts(cells: Iterable[str]) -> pd.Series:
+    """A column of texts."""
+    return pd.Series(list(cells), dtype="str")
 
-    Empty numbers become None. A throughput counted over the whole is the same as one that does
-    not say what it is counted over.
+
+def numbers(frame: pd.DataFrame, name: str) -> NDArray[np.float64]:
+    """One numeric column as an array; NaN where empty."""
+    return np.asarray(frame[name].to_numpy(), dtype=np.float64)
+
+
+def texts(frame: pd.DataFrame, name: str) -> list[str]:
+    """One text column as strings."""
+    return [str(value) for value in frame[name].tolist()]
+
+
+def row_groups(frame: pd.DataFrame, columns: Sequence[str]) -> NDArray[np.intp]:
+    """Return a number for each row that rows share where they are equal in some columns.
+
+    Empty numbers are equal, and a throughput counted over the whole is the same as one that does not
+    say what it is counted over. Numbers rise in the order of the first rows.
 
     Examples
     --------
-    >>> row_keys(pd.DataFrame({"gpu": ["H200", ""], "tp_size": [4.0, np.nan]}), ("gpu", "tp_size"))
-    [('H200', 4.0), ('', None)]
+    >>> frame = pd.DataFrame({"gpu": ["H200", "", "H200"], "tp_size": [4.0, np.nan, 4.0]})
+    >>> row_groups(frame, ("gpu", "tp_size")).tolist()
+    [0, 1, 0]
     """
-    values = [[_key_cell(cell) for cell in frame[name].tolist()] for name in columns]
-    return list(zip(*values, strict=True)) if values else [()] * len(frame)
+    if frame.empty:
+        return np.zeros(0, dtype=np.intp)
+    cells = frame[list(columns)]
+    if "throughput_scope" in columns:
+        cells = cells.assign(throughput_scope=cells["throughput_scope"].replace("aggregate", ""))
+    return np.asarray(
+        cells.groupby(list(columns), sort=False, dropna=False).ngroup().to_numpy(), dtype=np.intp
+    )
+
+
+def row_key(frame: pd.DataFrame, row: int, columns: Sequence[str]) -> Key:
+    """Return the values of some columns of one row; None for an empty number."""
+    cells = (frame[name].iloc[row] for name in columns)
+    return tuple(
+        (None if math.isnan(cell) else float(cell)) if isinstance(cell, float) else str(cell)
+        for cell in cells
+    )
 
 
 def speculative_rows(frame: pd.DataFrame) -> NDArray[np.bool_]:
-    """Return which rows are runs with speculation: all but those at ``num_steps`` 0.
-
-    Examples
-    --------
-    >>> speculative_rows(pd.DataFrame({"num_steps": [0.0, 3.0, np.nan]})).tolist()
-    [False, True, True]
-    """
+    """Return which rows are runs with speculation: all but those at ``num_steps`` 0."""
     return np.asarray(frame["num_steps"].to_numpy() != 0)
 
 
 def warn_rows(
     frame: pd.DataFrame, rows: NDArray[np.bool_], code: str, message: str
 ) -> tuple[Note, ...]:
-    """Return a warning about some rows, one for each file that they are in."""
+    """Return a note on some rows, one for each file that they are in."""
     found = frame.loc[rows, ["file", "line"]]
     return tuple(
-        Note(code=code, message=message, path=Path(str(file)), lines=tuple(lines.tolist()))
+        Note(code, message, Path(str(file)), tuple(lines.tolist()))
         for file, lines in found.groupby("file", sort=False)["line"]
     )
-
-
-def _key_cell(cell: object) -> float | str | None:
-    """Return one value of a key."""
-    if isinstance(cell, float):
-        return None if math.isnan(cell) else cell
-    return "" if cell == "aggregate" else str(cell)
-
-
-def _loads(readings: Sequence[Reading]) -> list[Key | None]:
-    """Return the load of every row, told apart by format."""
-    return [
-        None if row.load is None else (reading.format, *map(str, row.load))
-        for reading in readings
-        for row in reading.rows
-    ]
 
 
 def decode_only_rows(frame: pd.DataFrame) -> NDArray[np.bool_]:
@@ -209,19 +194,71 @@ def decode_only_rows(frame: pd.DataFrame) -> NDArray[np.bool_]:
     >>> decode_only_rows(frame).tolist()
     [True, False]
     """
-    batch = frame["batch_size"].to_numpy()
-    tokens = batch * frame["accept_length"].to_numpy()
-    pairs = (
-        (tokens, frame["step_time_ms"], frame["output_tokens_per_s"]),
-        (batch, frame["baseline_step_time_ms"], frame["baseline_tokens_per_s"]),
+    batch = numbers(frame, "batch_size")
+    tokens = batch * numbers(frame, "accept_length")
+    round_s, step_s = (
+        numbers(frame, name) * MILLI for name in ("step_time_ms", "baseline_step_time_ms")
     )
-    agree = [
-        np.abs(rate.to_numpy() * time_ms.to_numpy() * MILLI / emitted - 1) < _IDENTITY
-        for emitted, time_ms, rate in pairs
+    run = numbers(frame, "output_tokens_per_s") * round_s / tokens
+    baseline = numbers(frame, "baseline_tokens_per_s") * step_s / batch
+    return np.asarray((np.abs(run - 1) < _IDENTITY) & (np.abs(baseline - 1) < _IDENTITY))
+
+
+def write_points(points: Points, path: Path | str) -> None:
+    r"""Write points as a canonical table; the old file stays whole if that is interrupted.
+
+    Parameters
+    ----------
+    points : Points
+        What to write. Columns without a value are left out, and so is where rows come from.
+    path : path
+        The file.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from calibration import read_points
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bench, copy = Path(folder) / "bench.csv", Path(folder) / "copy.csv"
+    ...     _ = bench.write_text("tau;tok/s;baseline\n2,1;82,3;90,0\n")
+    ...     write_points(read_points(bench), copy)
+    ...     print(copy.read_text())
+    accept_length,output_tokens_per_s,baseline_tokens_per_s
+    2.1,82.3,90
+    """
+    write_text_atomically(path, format_points(points))
+
+
+def format_points(points: Points) -> str:
+    """Return points as the text of a canonical table; see `write_points`."""
+    extra = points.extra_columns
+    cells = {n: [_written(c) for c in points.frame[n].tolist()] for n in (*CANONICAL_NAMES, *extra)}
+    shadowed = {
+        canonical_name(name) for name in extra
+    }  # would be read in the place of an absent one
+    names = [
+        name
+        for name in (*CANONICAL_NAMES, *extra)
+        if name in extra or name in _ALWAYS_WRITTEN or name in shadowed or any(cells[name])
     ]
-    return np.asarray(agree[0] & agree[1])
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(zip(*(cells[name] for name in names), strict=True))
+    return text.getvalue()
 
 
-def _texts(cells: Iterable[str]) -> pd.Series:
-    """Return a column of texts."""
-    return pd.Series(list(cells), dtype="str")
+def _written(cell: object) -> str:
+    """A cell as it is written: the shortest text that reads back the same."""
+    if isinstance(cell, float):
+        if math.isnan(cell):
+            return ""
+        return str(int(cell)) if cell.is_integer() and abs(cell) < 2**53 else repr(cell)
+    if isinstance(cell, tuple):
+        return ";".join(_written(float(value)) for value in cell)
+    return "" if cell is None else str(cell)

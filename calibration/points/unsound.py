@@ -13,7 +13,7 @@ from calibration.points.table import (
     SYSTEM_COLUMNS,
     Points,
     decode_only_rows,
-    row_keys,
+    row_groups,
     speculative_rows,
     warn_rows,
 )
@@ -36,65 +36,28 @@ _MOST_SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Soundness:
-    """What of a system can be trusted.
+    """What of a system can be trusted."""
 
-    Parameters
-    ----------
-    sound : bool
-        Whether the rest of the system can, once the broken baselines are set aside.
-    kept : numpy.ndarray of bool
-        For each row, whether it is not set aside.
-    broken : tuple of str
-        The broken baselines: a workload, or load and baseline where the workload has no name.
-    warnings : tuple of Note
-        Codes ``baseline_set_aside``, and ``unsound_system`` where it is not sound.
-    """
-
-    sound: bool
-    kept: NDArray[np.bool_]
+    sound: bool  # whether the rest of the system can, once the broken baselines are set aside
+    kept: NDArray[np.bool_]  # for each row, whether it is not set aside
+    # the broken baselines: a workload, or load and baseline where the workload has no name
     broken: tuple[str, ...] = ()
+    # codes ``baseline_set_aside``, and ``unsound_system`` where it is not sound
     warnings: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicateGroup:
-    """Runs of one configuration.
+    """Runs of one configuration."""
 
-    Parameters
-    ----------
-    rows : tuple of int
-        Positions in the frame, two or more.
-    relative_sd : float
-        Sample standard deviation / mean of the throughput, [-].
-    round_cost_relative_sd : float or None
-        The same of the implied round cost; None where a row has no baseline or no accept length.
-    """
-
-    rows: tuple[int, ...]
-    relative_sd: float
+    rows: tuple[int, ...]  # positions in the frame, two or more
+    relative_sd: float  # sample standard deviation / mean of the throughput, [-]
+    # the same of the implied round cost; None where a row has no baseline or no accept length
     round_cost_relative_sd: float | None = None
 
 
 def implied_round_cost(frame: pd.DataFrame) -> NDArray[np.float64]:
-    """Return accept length x baseline / throughput of every speculative row, nan elsewhere.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Points, baselines matched.
-
-    Returns
-    -------
-    numpy.ndarray, one per row
-        Round time in decode steps if nothing but decoding took time, [-]. See
-        `specmodel.speedup.round_cost_from_throughput`.
-
-    Examples
-    --------
-    >>> implied_round_cost(pd.DataFrame({"num_steps": [np.nan], "accept_length": [2.1],
-    ...     "output_tokens_per_s": [82.3], "baseline_tokens_per_s": [90.0]})).round(4).tolist()
-    [2.2965]
-    """
+    """Return accept length x baseline / throughput of every speculative row, nan elsewhere."""
     names = ["accept_length", "output_tokens_per_s", "baseline_tokens_per_s"]
     values = frame[names].to_numpy(dtype=np.float64)
     usable = speculative_rows(frame) & np.isfinite(values).all(axis=1)
@@ -104,15 +67,7 @@ def implied_round_cost(frame: pd.DataFrame) -> NDArray[np.float64]:
 
 
 def warn_round_cost_below_one(frame: pd.DataFrame) -> tuple[Note, ...]:
-    """Return a warning that names every row whose round is cheaper than a baseline step.
-
-    Examples
-    --------
-    >>> warn_round_cost_below_one(pd.DataFrame({"num_steps": [3.0], "accept_length": [1.5],
-    ...     "output_tokens_per_s": [240.2], "baseline_tokens_per_s": [121.6],
-    ...     "file": ["bench.csv"], "line": [3]}))[0].code
-    'round_cost_below_one'
-    """
+    """Return a warning that names every row whose round is cheaper than a baseline step."""
     below = implied_round_cost(frame) < 1 - _ROUNDING
     return warn_rows(
         frame,
@@ -129,33 +84,9 @@ def warn_contradicting_times(frame: pd.DataFrame) -> tuple[Note, ...]:
     .. math:: t_{first} > 0.95\, \frac{B\, N}{X_{base}}, \qquad
               \left|\frac{t_{step} X}{B\, a} - 1\right| > 0.5
 
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Points, baselines matched.
-
-    Returns
-    -------
-    tuple of Note
-        Codes ``ttft_contradicts_throughput`` (the first token alone takes nearly the whole request)
-        and ``step_time_contradicts_throughput``; only of rows that state all that is compared.
-
-    Notes
-    -----
     A baseline that was taken from a step time has no prefill in it, so no time to the first token
     contradicts it. A step time can be below what the throughput implies, where prefill and idle
     time lower the throughput; by more than half they would be most of the run.
-
-    Examples
-    --------
-    >>> columns = {"ttft_ms": 2000.0, "output_tokens": 100.0, "step_time_ms": np.nan}
-    >>> columns |= {"num_steps": 3.0, "accept_length": 2.0, "batch_size": 1.0}
-    >>> columns |= {"output_tokens_per_s": 120.0, "baseline_tokens_per_s": 80.0}
-    >>> columns |= {"baseline_step_time_ms": np.nan}
-    >>> texts = dict.fromkeys(("throughput_scope", "throughput_origin", "baseline_origin"), "")
-    >>> frame = pd.DataFrame([{**columns, **texts, "file": "bench.csv", "line": 2}])
-    >>> [warning.code for warning in warn_contradicting_times(frame)]
-    ['ttft_contradicts_throughput']
     """
     speculative = speculative_rows(frame)
     output = frame["output_tokens_per_s"].to_numpy()
@@ -201,29 +132,6 @@ def assess_soundness(points: Points, *, force: bool = False) -> Soundness:
     the rows of that workload are set aside, at every batch. Rows whose workload has no name share a
     baseline only where batch, context and baseline agree. More than `MAX_BROKEN` make the system
     unsound, and so does it that nothing is left.
-
-    Parameters
-    ----------
-    points : Points
-        Rows of one system, baselines matched.
-    force : bool
-        Whether the caller keeps every row all the same; changes nothing but the warnings.
-
-    Returns
-    -------
-    Soundness
-        Its warnings name what is set aside, or would be: of an unsound system every row is used by
-        a forced fit, and none otherwise.
-
-    Examples
-    --------
-    >>> frame = pd.DataFrame({"workload": ["chat", "code", "code"], "batch_size": [1.0] * 3,
-    ...     "context_tokens": [np.nan] * 3, "spread": [np.nan] * 3, "num_steps": [3.0, 3.0, 5.0],
-    ...     "accept_length": [2.5, 1.5, 2.9], "output_tokens_per_s": [136.0, 240.0, 180.0],
-    ...     "baseline_tokens_per_s": [80.0, 121.6, 121.6], "file": ["a"] * 3, "line": [2, 3, 4]})
-    >>> soundness = assess_soundness(Points(frame=frame))
-    >>> soundness.broken, soundness.kept.tolist(), soundness.sound
-    (('code',), [True, False, False], True)
     """
     frame = points.frame
     round_cost = implied_round_cost(frame)
@@ -260,31 +168,11 @@ def assess_soundness(points: Points, *, force: bool = False) -> Soundness:
 
 
 def replicate_groups(frame: pd.DataFrame) -> tuple[ReplicateGroup, ...]:
-    """Return the configurations that were run more than once, with their spread.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Points of any number of systems.
-
-    Returns
-    -------
-    tuple of ReplicateGroup
-        Rows equal in system, load and everything drafted; runs without speculation as well.
-
-    Examples
-    --------
-    >>> columns = (*SYSTEM_COLUMNS, *LOAD_COLUMNS, *DRAFT_COLUMNS)
-    >>> frame = pd.DataFrame({name: [""] * 3 for name in columns})
-    >>> frame = frame.assign(num_steps=[3.0, 3.0, 5.0], output_tokens_per_s=[99.0, 101.0, 90.0],
-    ...     accept_length=[2.0, 2.0, 2.4], baseline_tokens_per_s=np.nan)
-    >>> [(group.rows, round(group.relative_sd, 4)) for group in replicate_groups(frame)]
-    [((0, 1), 0.0141)]
-    """
-    groups: dict[object, list[int]] = defaultdict(list)
-    keys = row_keys(frame, (*SYSTEM_COLUMNS, *LOAD_COLUMNS, *DRAFT_COLUMNS))
-    for row, key in enumerate(keys):
-        groups[key].append(row)
+    """Return the configurations that were run more than once, with their spread."""
+    groups: dict[int, list[int]] = defaultdict(list)
+    columns = (*SYSTEM_COLUMNS, *LOAD_COLUMNS, *DRAFT_COLUMNS)
+    for row, group in enumerate(row_groups(frame, columns).tolist()):
+        groups[group].append(row)
     output = frame["output_tokens_per_s"].to_numpy()
     round_cost = implied_round_cost(frame)
     return tuple(
@@ -322,13 +210,13 @@ def _relative_sd(values: NDArray[np.float64]) -> float:
 
 
 def _baseline_names(frame: pd.DataFrame) -> NDArray[np.object_]:
-    """Return the baseline that each row shares: its workload, or load and value without a name."""
-    names = []
+    """The baseline that each row shares: its workload, or load and value without a name."""
     own = frame["baseline_tokens_per_s"].fillna(frame["output_tokens_per_s"])
-    keys = row_keys(frame, ("workload", "batch_size", "context_tokens"))
-    for (workload, batch_size, context_tokens), baseline in zip(keys, own, strict=True):
-        load = [f"batch {batch_size:g}"] if isinstance(batch_size, float) else []
-        load += [f"context {context_tokens:g}"] if isinstance(context_tokens, float) else []
+    columns = (frame["workload"], frame["batch_size"], frame["context_tokens"], own)
+    names = []
+    for workload, batch_size, context_tokens, baseline in zip(*columns, strict=True):
+        load = [] if np.isnan(batch_size) else [f"batch {batch_size:g}"]
+        load += [] if np.isnan(context_tokens) else [f"context {context_tokens:g}"]
         unnamed = ", ".join([*load, f"{baseline:g} tok/s"])
         names.append(" ".join(str(workload).split()) or unnamed)
     return np.array(names, dtype=object)

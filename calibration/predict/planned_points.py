@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from calibration.points.baselines import match_baselines
-from calibration.points.points import format_points, read_points
-from calibration.points.table import frame_of
+from calibration.points.reading import read_points
+from calibration.points.table import format_points, frame_of
 from calibration.readers import SourceText, canonical_name, points_csv, read_text, recognise_file
 from calibration.readers.header import match_header
 from calibration.readers.numerals import is_missing

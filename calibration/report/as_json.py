@@ -15,8 +15,8 @@ from specmodel.units import GIGA, MILLI
 if TYPE_CHECKING:  # a prediction loads none of the others
     from calibration.evaluate import Evaluation
     from calibration.fit.summary import FitSummary
-    from calibration.points.ingestion import Ingested, IngestedGroup
     from calibration.points.packaged import PackagedTable
+    from calibration.points.reading import Ingested, IngestedGroup
     from calibration.predict.arrival import ArrivalAnswer
     from calibration.predict.points import PointPredictions
     from calibration.readers import Cell

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from calibration.points.ingestion import Ingested, IngestedGroup, filled_rows
+from calibration.points.reading import Ingested, IngestedGroup, filled_rows
 from calibration.readers import Cell
 from calibration.readers.acceptance_intervals import conditional_intervals
 from calibration.report.as_json import file_names

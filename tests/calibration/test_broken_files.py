@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from calibration.points.ingestion import ingest
-from calibration.points.points import format_points
+from calibration.points.reading import ingest
+from calibration.points.table import format_points
 from calibration.report.as_json import answer_json
 from calibration.report.ingest_text import ingest_text
 from specmodel.errors import SpecModelError

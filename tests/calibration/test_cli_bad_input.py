@@ -214,7 +214,7 @@ def test_a_cold_prediction_loads_numpy_and_click_and_nothing_heavy(here: Path) -
     assert "numpy" in loaded
     assert {name for name in loaded if name.partition(".")[0] in HEAVY or name in HEAVY} == set()
     assert "specmodel.acceptance" not in loaded
-    assert "calibration.points.points" not in loaded
+    assert "calibration.points.reading" not in loaded
 
 
 def test_help_loads_no_command(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from calibration.points.points import read_points
+from calibration.points.reading import read_points
 from tests.calibration.conftest import RunCommand
 
 ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from calibration.points.ingestion import ingest
+from calibration.points.reading import ingest
 from calibration.report.as_json import answer_json
 
 ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"

@@ -32,7 +32,7 @@ from calibration.plots.prediction import prediction_lines
 from calibration.plots.style import CATEGORIES, ordered_colours
 from calibration.points.arrays import SystemRows, system_rows, with_expert_counts
 from calibration.points.packaged import packaged_table
-from calibration.points.points import read_points
+from calibration.points.reading import read_points
 from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
 from specmodel.files import OutputError

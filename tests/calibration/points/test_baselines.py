@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from calibration.points.baselines import MATCH_COLUMNS, own_baseline
-from calibration.points.points import Points, read_points
-from calibration.points.table import DRAFT_COLUMNS
+from calibration.points.reading import read_points
+from calibration.points.table import DRAFT_COLUMNS, Points
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from calibration.fit.fit import fit
 from calibration.points.arrays import system_rows
 from calibration.points.baselines import match_baselines
 from calibration.points.loads import with_common_loads
-from calibration.points.points import Points, read_points, write_points
-from calibration.points.table import frame_of
+from calibration.points.reading import read_points
+from calibration.points.table import Points, frame_of, write_points
 from calibration.readers import Reading, Row
 from calibration.readers.reading import Cell
 from specmodel.calibration import Calibration

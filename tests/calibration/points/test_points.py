@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from calibration.points.points import format_points, read_points, write_points
-from calibration.points.table import PROVENANCE_COLUMNS, Points
+from calibration.points.reading import read_points
+from calibration.points.table import PROVENANCE_COLUMNS, Points, format_points, write_points
 from calibration.readers import CANONICAL_NAMES, NUMBER_NAMES, TEXT_NAMES
 from specmodel.errors import FormatError, ParameterError, SpecModelError
 from specmodel.files import OutputError, write_text_atomically

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from calibration.points.points import Points, read_points
+from calibration.points.reading import read_points
 from calibration.points.systems import select_system, system_label, systems
-from calibration.points.table import SYSTEM_COLUMNS
+from calibration.points.table import SYSTEM_COLUMNS, Points
 from specmodel.errors import IncompatiblePointsError, UnknownKeyError
 
 CSV = Path(__file__).parents[2] / "fixtures" / "engines" / "csv"

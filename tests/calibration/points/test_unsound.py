@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibration.points.points import Points, read_points
+from calibration.points.reading import read_points
 from calibration.points.systems import systems
+from calibration.points.table import Points
 from calibration.points.unsound import (
     Soundness,
     assess_soundness,

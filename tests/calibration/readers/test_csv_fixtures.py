@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from calibration.points.points import Points, read_points
+from calibration.points.reading import read_points
+from calibration.points.table import Points
 from specmodel.errors import FormatError
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "engines" / "csv"

@@ -10,7 +10,7 @@ import pytest
 
 from calibration import fit
 from calibration.points.packaged import packaged_tables
-from calibration.points.points import read_points
+from calibration.points.reading import read_points
 from calibration.points.systems import systems
 from calibration.report.as_json import answer_json
 from calibration.report.rig_text import explain_text

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from calibration.points.points import read_points
+from calibration.points.reading import read_points
 from calibration.rig.draft import DraftChoice
 from calibration.rig.from_points import AskedRig, RigFinding, rig_of_points, with_named_rig
 from calibration.rig.scenario import Scenario, edition_of, round_shape

@@ -1,16 +1,19 @@
-"""What files say before anything is fitted: canonical points, pairs, drops and warnings by group."""
+"""Points of files: read, pooled, matched with their baselines; and what the files say, by group."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
+from calibration.points.baselines import match_baselines
 from calibration.points.files import FileGroup, PathLike, read_groups
-from calibration.points.points import points_of
-from calibration.points.table import Points, speculative_rows
-from calibration.readers import CANONICAL_NAMES, Cell
-from specmodel.errors import FormatError, Note
+from calibration.points.systems import systems
+from calibration.points.table import Points, frame_of, speculative_rows, warn_rows
+from calibration.points.unsound import warn_contradicting_times, warn_round_cost_below_one
+from calibration.readers import CANONICAL_NAMES, Cell, Reading, Row
+from specmodel.errors import FormatError, LeftOut, Note
 
 DEPTH_CHANGED = "depth_changed"
 """Code of the warning that a server was run at several depths."""
@@ -22,22 +25,136 @@ _PAIR_COLUMNS = (
     *("num_draft_tokens", "accept_length", "output_tokens_per_s", "baseline_tokens_per_s"),
     *("step_time_ms", "baseline_step_time_ms"),
 )
+_PER_PART = (
+    "throughput per user or per GPU: it gives round costs, but no step times and no batch curve"
+)
+
+
+def read_points(
+    paths: PathLike | Sequence[PathLike], *, progress: Callable[[int], None] | None = None
+) -> Points:
+    r"""Return the measurements of some files, pooled.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        Canonical tables or any file that a reader knows, by content; or folders of them.
+    progress : callable, optional
+        Told how many bytes have been read since it was told last.
+
+    Returns
+    -------
+    Points
+        Rows in the order of the files, baselines matched across them; rows that cannot be used are
+        in ``dropped`` with line and reason.
+
+    Raises
+    ------
+    FormatError
+        If a file cannot be read, is of no known format or has no usable row.
+    ParameterError
+        If no file is named.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bench = Path(folder) / "bench.csv"
+    ...     _ = bench.write_text("accept_length,throughput,baseline\n2.1,82.3,90.0\n")
+    ...     points = read_points(bench)
+    >>> points.frame.loc[0, ["accept_length", "output_tokens_per_s"]].tolist()
+    [2.1, 82.3]
+    """
+    return points_of(read_groups(paths, progress=progress))
+
+
+def points_of(groups: Sequence[FileGroup]) -> Points:
+    """Return the measurements of some groups of files, pooled; see `read_points`.
+
+    Files that were found in a folder and say nothing are named in a note; one that was named is refused.
+    """
+    broken = [group for group in groups if group.error is not None]
+    read = [reading for group in groups for reading in group.readings]
+    for group in broken:
+        if group.error is not None and (group.named or not read):
+            raise group.error
+    if read and not any(reading.rows for reading in read):
+        raise FormatError(
+            read[0].path,
+            f"{read[0].format} holds no measured run; name a benchmark result or a server log",
+            code="no_points",
+        )
+    readings, repeated = _without_repeats(read)
+    frame, warnings = match_baselines(frame_of(readings))
+    per_part = (~frame["throughput_scope"].isin(["", "aggregate"])).to_numpy()
+    points = Points(
+        frame=frame,
+        dropped=tuple(row for reading in readings for row in reading.dropped) + repeated,
+        files=tuple(file for group in groups if group.readings for file in group.files),
+        warnings=(
+            *(warning for reading in readings for warning in reading.warnings),
+            *(
+                Note("file_skipped", f"left out: {group.error.reason}", group.error.path)
+                for group in broken
+                if group.error is not None
+            ),
+            *warnings,
+            *warn_round_cost_below_one(frame),
+            *warn_contradicting_times(frame),
+            *warn_rows(frame, per_part, "throughput_scope", _PER_PART),
+        ),
+    )
+    return replace(points, warnings=(*points.warnings, *_warn_systems(points)))
+
+
+def _without_repeats(readings: list[Reading]) -> tuple[list[Reading], tuple[LeftOut, ...]]:
+    """Return the readings without rows that an earlier file has in every column."""
+    seen: dict[object, tuple[Path, int]] = {}
+    kept_readings = []
+    repeated: list[LeftOut] = []
+    for reading in readings:
+        kept: list[Row] = []
+        for row in reading.rows:
+            first = seen.get(row.content)
+            if first is None:
+                kept.append(row)
+                continue
+            repeated.append(
+                LeftOut(
+                    path=reading.path,
+                    line=row.line,
+                    code="duplicate_row",
+                    message=f"equal to {first[0]}, line {first[1]}, in every column",
+                )
+            )
+        for row in kept:  # repeats inside a file are its reader's matter
+            seen.setdefault(row.content, (reading.path, row.line))
+        kept_readings.append(replace(reading, rows=tuple(kept)))
+    return kept_readings, tuple(repeated)
+
+
+def _warn_systems(points: Points) -> tuple[Note, ...]:
+    """Return a warning about points that need more than one fit."""
+    found = systems(points)
+    if len(found) < 2:
+        return ()
+    labels = "; ".join(system.label for system in found[:8])
+    more = f"; and {len(found) - 8} more" if len(found) > 8 else ""
+    return (
+        Note(
+            code="two_systems",
+            message=f"{len(found)} systems, which need one fit each (--system TEXT picks one): "
+            f"{labels}{more}",
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class IngestedGroup:
-    """One group of files and what was understood of it.
+    """One group of files and what was understood of it."""
 
-    Parameters
-    ----------
-    group : FileGroup
-        The files, and the error where they cannot be used.
-    points : Points or None
-        Their rows with baselines matched; None where there are none.
-    """
-
-    group: FileGroup
-    points: Points | None
+    group: FileGroup  # the files, and the error where they cannot be used
+    points: Points | None  # their rows with baselines matched; None where there are none
 
     @property
     def era(self) -> tuple[str, ...]:
@@ -86,18 +203,10 @@ class IngestedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ingested:
-    """What some files say.
+    """What some files say."""
 
-    Parameters
-    ----------
-    groups : tuple of IngestedGroup
-        In the order of their first files.
-    points : Points or None
-        The rows of all groups, pooled; None where no file has one.
-    """
-
-    groups: tuple[IngestedGroup, ...]
-    points: Points | None
+    groups: tuple[IngestedGroup, ...]  # in the order of their first files
+    points: Points | None  # the rows of all groups, pooled; None where no file has one
 
     @property
     def warnings(self) -> tuple[Note, ...]:
@@ -194,18 +303,7 @@ def first_error(ingested: Ingested) -> FormatError | None:
 
 
 def filled_rows(points: Points) -> tuple[Mapping[str, Cell], ...]:
-    """Return the rows of some points with the columns that are filled, canonical ones first.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from calibration.readers import Reading, Row
-    >>> from calibration.table import frame_of
-    >>> row = Row(line=1, cells={"accept_length": 2.5, "num_steps": 3.0}, details={"lines": 4.0})
-    >>> frame = frame_of([Reading(path=Path("a.log"), format="log", rows=(row,))])
-    >>> filled_rows(Points(frame=frame))
-    ({'accept_length': 2.5, 'num_steps': 3.0, '_lines': 4.0},)
-    """
+    """Return the rows of some points with the columns that are filled, canonical ones first."""
     names = (*CANONICAL_NAMES, *points.extra_columns)
     columns = {name: points.frame[name].tolist() for name in names}
     details = points.frame["_details"].tolist()
