@@ -207,6 +207,7 @@ def test_all_options_that_a_rehearsal_would_ignore_are_named_at_once(specmodel: 
     assert "leave --grid, --topk out" in result.stderr
 
 
+@prove
 @pytest.mark.slow
 def test_a_rehearsal_writes_a_record_that_predicts_nothing(specmodel: Run) -> None:
     result = specmodel("drafter", "time", "--dry", "-o", "dry.json")

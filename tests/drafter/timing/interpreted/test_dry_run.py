@@ -15,6 +15,7 @@ from drafter.timing.stopwatch import DryStopwatch
 from drafter.timing.works import DRY_GRID, BaselineFailedError, TorchBaseline
 from specmodel.errors import FormatError, ParameterError
 from specmodel.measurement import DraftRecord, load_record, save_record
+from tests.extent import sample
 
 LATENT = LatentHeads(query_rank=12, kv_rank=10, nope_dim=6, rope_dim=4, value_dim=5)
 
@@ -30,6 +31,7 @@ def record(request: pytest.FixtureRequest) -> DraftRecord:
     return rehearsed(replace(example_spec(), latent=request.param))
 
 
+@sample(1)
 def test_a_dry_run_shows_its_made_up_times_and_says_so(record: DraftRecord) -> None:
     assert record.kind == "dry"
     assert record.device.startswith("none")
@@ -56,6 +58,7 @@ def test_a_baseline_that_fails_when_it_is_captured_is_one_line_too(
         rehearsed(example_spec())
 
 
+@sample(1)
 def test_nothing_is_predicted_from_a_dry_run(record: DraftRecord, tmp_path: Path) -> None:
     save_record(record, tmp_path / "drafter.json")
     with pytest.raises(FormatError, match="its times are made up"):

@@ -18,7 +18,7 @@ from drafter.spec import DraftSpec
 from drafter.timing.refusals import MeasurementRefusedError
 from drafter.timing.stopwatch import DryStopwatch
 from drafter.tuning import Launches, Product, best_tiles, launches_of, products
-from tests.extent import sample
+from tests.extent import prove, sample
 
 CPU = torch.device("cpu")
 TRIES = [Tiles(block_n=block_n, block_k=64, num_warps=2, num_stages=1) for block_n in (16, 32)]
@@ -46,7 +46,7 @@ def launches(product: Product, tokens: int) -> Launches:
     return launches_of(product, tokens, copies=2, dtype=torch.bfloat16, device=CPU)
 
 
-@sample(5)
+@sample(4)
 @pytest.mark.parametrize("product", EVERY, ids=str)
 @pytest.mark.parametrize("tokens", [2, 5, 16])
 def test_what_is_timed_gives_the_product(product: Product, tokens: int) -> None:
@@ -85,7 +85,7 @@ def nothing_written(*arguments: Any) -> None:
     arguments[2].fill_(float("nan"))
 
 
-@sample(4)
+@sample(3)
 @pytest.mark.parametrize(
     ("product", "tokens", "damage"),
     [
@@ -126,6 +126,7 @@ def test_a_row_without_right_tiles_is_refused(monkeypatch: pytest.MonkeyPatch) -
         best_tiles([EVERY[4]], 2, DryStopwatch(), device=CPU, tries=TRIES[:1])
 
 
+@prove
 def test_tiles_of_a_row_have_to_be_right_for_every_product_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -195,7 +196,7 @@ SPECS: list[DraftSpec] = [
 ]
 
 
-@sample(2)
+@sample(1)
 @pytest.mark.parametrize("spec", SPECS, ids=["plain", "norm_output, biases"])
 @pytest.mark.parametrize("batch", [1, 6, 9])
 def test_the_sweep_launches_what_a_draft_launches(
