@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,18 +23,22 @@ if TYPE_CHECKING:  # a prediction loads none of the others
     from calibration.readers import Cell
     from calibration.rig.explain import Explanation
     from calibration.rig.pricing import ScenarioPrice
+    from calibration.rig.scenario import Scenario
     from calibration.rig.whatif import Row, WhatIf
     from calibration.training.assessment import Assessment, DepthCourse
-    from calibration.training.decision import CheckpointOutlook, Gain
+    from calibration.training.decision import CheckpointOutlook
     from calibration.training.training_log import TrainingLogError
-    from specmodel.prediction import Prediction
+    from specmodel.architecture import MemoryFit
 
 SCHEMA_VERSION = 1
 """Version of the JSON of answers. 1: first release."""
 
 _MOST_LINES = 1000
 _SPREAD = ("low", "median", "high")
-_RATES = ("speedup", "output_tokens_per_s", "tpot_ms", "per_user_tokens_per_s")
+_OF_A_WAY = (
+    *("keeps_up", "probability_keeps_up", "running_requests", "per_user_tokens_per_s", "waiting_s"),
+    *("decode_latency_s", "output_tokens_per_s", "max_rate_per_s", "share_of_max_rate"),
+)
 
 
 def answer_json(answer: object, **more: object) -> dict[str, Any]:
@@ -70,9 +75,10 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value]
 
 
-def _picked(record: object, *names: str) -> dict[str, Any]:
-    """Some fields of a record."""
-    return {name: getattr(record, name) for name in names}
+def _picked(record: object, *names: str, **paths: str) -> dict[str, Any]:
+    """Some fields of a record; those with another name by their path."""
+    found = {name: getattr(record, name) for name in names}
+    return found | {name: attrgetter(path)(record) for name, path in paths.items()}
 
 
 def _codes(notes: Sequence[Any]) -> list[dict[str, str]]:
@@ -85,12 +91,26 @@ def _whole(value: float | None) -> int | float | None:
     return int(value) if value is not None and float(value).is_integer() else value
 
 
-def _memory(memory: Any) -> dict[str, Any]:
+def _ms(time_s: Any) -> Any:
+    """A time or its estimate in ms; None where there is none."""
+    if time_s is None:
+        return None
+    return time_s.scaled(1 / MILLI) if hasattr(time_s, "scaled") else time_s / MILLI
+
+
+def _memory(memory: "MemoryFit") -> dict[str, Any]:
     """What a rig needs and has."""
+    needed, usable = memory.needed_bytes / GIGA, memory.usable_bytes / GIGA
+    return {"fits": memory.fits, "needed_gb_per_gpu": needed, "usable_gb_per_gpu": usable}
+
+
+def _rig(rig: "Scenario") -> dict[str, Any]:
+    """Model and machine of a scenario."""
     return {
-        "fits": memory.fits,
-        "needed_gb_per_gpu": memory.needed_bytes / GIGA,
-        "usable_gb_per_gpu": memory.usable_bytes / GIGA,
+        **_picked(rig, "gpu", "tp_size", model="model.name"),
+        "interconnect": rig.interconnect or None,
+        "allreduce_measured": rig.curve is not None,
+        "dtype": rig.dtype or None,
     }
 
 
@@ -99,34 +119,23 @@ def _memory(memory: Any) -> dict[str, Any]:
 
 def _arrival(answer: "ArrivalAnswer") -> dict[str, Any]:
     """A server at an arrival rate."""
-    arrival, one = answer.arrival, answer.configuration
     starts, stops = answer.pays_from_per_s, answer.pays_to_per_s
     pays = (
         "nowhere" if math.isinf(starts.median) else "above" if starts.median > 0 else "everywhere"
     )
     if math.isfinite(stops.median) and stops.median > 0:
         pays = "below" if starts.median == 0.0 else "between"
+    counts = ("num_steps", "topk", "num_draft_tokens", "context_tokens")
     ways = {"without_speculation": answer.without, "with_speculation": answer.speculative}
     return {
-        "accept_length": answer.accept_length.estimate,
-        "num_steps": _whole(one.num_steps),
-        "topk": _whole(one.topk),
-        "num_draft_tokens": _whole(one.num_draft_tokens),
-        "context_tokens": _whole(one.context_tokens),
-        "set": dict(answer.changes),
-        **_picked(arrival, "arrival_rate_per_s", "output_tokens"),
-        "prefill_ms": None if arrival.prefill_s is None else arrival.prefill_s / MILLI,
-        "max_running_requests": answer.most_running,
-        **{
-            name: _picked(
-                way,
-                *("keeps_up", "probability_keeps_up", "running_requests", "per_user_tokens_per_s"),
-                *("decode_latency_s", "waiting_s", "output_tokens_per_s", "max_rate_per_s"),
-                "share_of_max_rate",
-            )
-            for name, way in ways.items()
-        },
+        **{name: _whole(getattr(answer.configuration, name)) for name in counts},
         **_picked(answer, "workload", "form", "speedup", "probability_faster"),
+        **_picked(answer, accept_length="accept_length.estimate"),
+        **_picked(answer.arrival, "arrival_rate_per_s", "output_tokens"),
+        "set": dict(answer.changes),
+        "prefill_ms": _ms(answer.arrival.prefill_s),
+        "max_running_requests": answer.most_running,
+        **{name: _picked(way, *_OF_A_WAY) for name, way in ways.items()},
         "speculation_pays": pays,
         "pays_from_rate_per_s": starts,
         "crossover_rate_per_s": stops,
@@ -140,19 +149,18 @@ def _points(found: "PointPredictions") -> dict[str, Any]:
     from calibration.report.prediction_text import PREDICTED, predicted_numbers
 
     points = found.points
-    rows = zip(points.lines, points.cells, found.predictions, strict=True)
-    return {
-        "warnings": _codes(found.notes),
-        "points": [
-            {
-                "line": line,
-                "row": dict(zip(points.header, cells, strict=True)),
-                **dict(zip(PREDICTED, predicted_numbers(prediction), strict=True)),
-                "warnings": _codes(prediction.warnings),
-            }
-            for line, cells, prediction in rows
-        ],
-    }
+    rows = [
+        {
+            "line": line,
+            "row": dict(zip(points.header, cells, strict=True)),
+            **dict(zip(PREDICTED, predicted_numbers(prediction), strict=True)),
+            "warnings": _codes(prediction.warnings),
+        }
+        for line, cells, prediction in zip(
+            points.lines, points.cells, found.predictions, strict=True
+        )
+    ]
+    return {"warnings": _codes(found.notes), "points": rows}
 
 
 # fit
@@ -160,109 +168,82 @@ def _points(found: "PointPredictions") -> dict[str, Any]:
 
 def _fit(summary: "FitSummary") -> dict[str, Any]:
     """A fit; what is written besides comes from the command."""
+    from specmodel.constants import CONSTANTS
+
     calibration, diagnosis = summary.calibration, summary.diagnosis
+    summed = {name for one in summary.untold if one.summed for name in one.constants}
+    costs = ("round_cost", "break_even_accept_length")
     return {
-        "system": calibration.label,
         "files": summary.points.files,
-        "rows_read": summary.num_read,
-        "rows_of_other_systems": summary.num_other,
-        "num_points": calibration.num_points,
+        **_picked(summary, rows_read="num_read", rows_of_other_systems="num_other"),
+        **_picked(calibration, "num_points", "notes", system="label"),
+        "rig_note": calibration.rig_note or None,
         "dropped": [
             _picked(row, "path", "line", "code", "message") for row in summary.points.dropped
         ],
         "prior": _picked(calibration.prior, "name", "learned_from"),
-        "constants": _constants(summary),
+        "constants": [
+            {
+                **_picked(constant, "name", "symbol", "meaning"),
+                **_picked(estimate, "low", "high", "prior_dominated"),
+                **_picked(estimate, median="value", share_learned="learned"),
+                "prior": _picked(
+                    estimate, median="prior_value", low="prior_low", high="prior_high"
+                ),
+                "in_play": constant.name in summary.in_play,
+                "sum_only": constant.name in summed,
+            }
+            for constant, estimate in zip(CONSTANTS, calibration.constants, strict=True)
+        ],
         "observations": [
             {
                 **plain(one.observation.configuration),
                 **_picked(one.observation, "num_points", "accept_length"),
                 "identity_round_cost": dict(zip(_SPREAD, one.observation.round_cost, strict=True)),
-                **_posterior(one.posterior),
+                **(_picked(one.posterior, *costs) if one.posterior else dict.fromkeys(costs)),
             }
             for one in summary.costs
         ],
         "baselines": calibration.baselines.entries,
-        "residuals": {
-            **_picked(summary.residuals, "rms", "worst"),
-            "worst_row": summary.residuals.worst_place,
-        },
+        "residuals": _picked(summary.residuals, "rms", "worst", worst_row="worst_place"),
         "not_told": [_picked(one, "constants", "needs") for one in summary.untold],
         "measure_next": summary.next_measurements,
-        "diagnosis": None
-        if diagnosis is None
-        else {
+        "diagnosis": diagnosis
+        and {
+            **_picked(diagnosis, "causes", public_round_cost="public"),
             "round_cost": diagnosis.observation.round_cost[1],
-            "public_round_cost": diagnosis.public,
-            "causes": diagnosis.causes,
         },
-        "physical": None if summary.explanation is None else _explanation(summary.explanation),
-        "rig_note": calibration.rig_note or None,
-        "notes": calibration.notes,
+        "physical": summary.explanation and _explanation(summary.explanation),
         "warnings": _codes(summary.notes),
     }
-
-
-def _posterior(prediction: "Prediction | None") -> dict[str, Any]:
-    """What a round costs by the posterior; None where no round can cost that."""
-    names = ("round_cost", "break_even_accept_length")
-    return dict.fromkeys(names) if prediction is None else _picked(prediction, *names)
-
-
-def _constants(summary: "FitSummary") -> list[dict[str, Any]]:
-    """Every constant with its interval, its prior, and whether the points told it."""
-    from specmodel.constants import CONSTANTS
-
-    summed = {name for one in summary.untold if one.summed for name in one.constants}
-    return [
-        {
-            **_picked(constant, "name", "symbol", "meaning"),
-            "median": estimate.value,
-            **_picked(estimate, "low", "high", "prior_dominated"),
-            "prior": {
-                "median": estimate.prior_value,
-                "low": estimate.prior_low,
-                "high": estimate.prior_high,
-            },
-            "share_learned": estimate.learned,
-            "in_play": constant.name in summary.in_play,
-            "sum_only": constant.name in summed,
-        }
-        for constant, estimate in zip(CONSTANTS, summary.calibration.constants, strict=True)
-    ]
 
 
 def _explanation(found: "Explanation") -> dict[str, Any]:
     """The physical form of a fit; times in ms, memory in GB."""
     from calibration.rig.explain import FACTOR_WORDS
 
-    rig, at = found.scenario, found.at
+    rig = found.scenario
     return {
         "rig": {
-            "model": rig.model.name,
-            **_picked(rig, "gpu", "tp_size", "kv_bytes_per_value"),
-            "interconnect": rig.interconnect or None,
+            **_rig(rig),
+            "kv_bytes_per_value": rig.kv_bytes_per_value,
             "allreduce": rig.kernel or None,
-            "allreduce_measured": rig.curve is not None,
-            "dtype": rig.dtype or None,
             "draft_model": rig.draft.described(rig.model)[0],
         },
-        "assumed": found.assumed,
-        "num_times": found.num_loads,
+        **_picked(found, "assumed", num_times="num_loads", factors_without_effect="idle"),
         "factors": [
             {
-                "name": one.name,
-                "meaning": FACTOR_WORDS[one.name],
                 **plain(one.value),
-                "prior": one.prior,
-                "share_learned": one.learned,
+                **_picked(one, "name", "prior", share_learned="learned"),
+                "meaning": FACTOR_WORDS[one.name],
             }
             for one in found.factors
         ],
-        "factors_without_effect": found.idle,
-        "at": {"num_steps": at.depth, **_picked(at, "topk", "batch_size", "context_tokens")},
-        "base_step_ms": found.step.scaled(1 / MILLI),
-        "base_step_from_names_ms": found.prior_step.scaled(1 / MILLI),
-        "round_ms": found.round.scaled(1 / MILLI),
+        "at": _picked(found.at, "topk", "batch_size", "context_tokens", num_steps="depth"),
+        "base_step_ms": _ms(found.step),
+        "base_step_from_names_ms": _ms(found.prior_step),
+        "round_ms": _ms(found.round),
+        "unexplained_ms": _ms(found.unexplained_s),
         "round_cost_from_names": found.prior_cost,
         "allreduce_share_of_base_step": found.allreduce_share,
         "layer_all_reduces": found.collectives.layer_all_reduces,
@@ -270,21 +251,19 @@ def _explanation(found: "Explanation") -> dict[str, Any]:
         "causes": [
             {
                 "term": one.name,
-                "base_step_ms": one.step_s / MILLI,
-                "round_ms": one.round_s / MILLI,
-                "added_ms": one.added_s / MILLI,
+                "base_step_ms": _ms(one.step_s),
+                "round_ms": _ms(one.round_s),
+                "added_ms": _ms(one.added_s),
                 "added_steps": one.added_s / found.step.median,
             }
             for one in found.causes
         ],
-        "unexplained_ms": found.unexplained_s / MILLI,
         "memory": _memory(found.memory),
         "agreement": [
             {
                 **plain(one.observation.configuration),
                 "identity_round_cost": one.observation.round_cost[1],
-                "relative_round_cost": one.relative,
-                "physical_round_cost": one.physical,
+                **_picked(one, relative_round_cost="relative", physical_round_cost="physical"),
             }
             for one in found.agreement
         ],
@@ -295,30 +274,27 @@ def _explanation(found: "Explanation") -> dict[str, Any]:
 
 
 def _what_if(found: "WhatIf") -> dict[str, Any]:
-    """A base and its changes; ``priced`` is None with a ``reason`` where a change cannot run."""
+    """A base and its changes."""
     return {
         "kind": "physical_fit" if found.num_points else "physical_prior",
         "fitted_to_points": found.num_points > 0,
-        "num_times": found.num_points,
+        **_picked(found, "warnings", num_times="num_points", draft_model="draft"),
         "accept_length_held_fixed": True,
-        "draft_model": found.draft,
         "base": _priced(found.base),
         "changes": [_change(row) for row in found.rows],
         "elasticities": [
-            {"what": one.label, "speedup": one.speedup, "output_tokens_per_s": one.output}
+            _picked(one, "speedup", what="label", output_tokens_per_s="output")
             for one in found.elasticities
         ],
-        "all_together": None if found.together is None else _change(found.together),
-        "warnings": found.warnings,
+        "all_together": found.together and _change(found.together),
     }
 
 
 def _change(row: "Row") -> dict[str, Any]:
-    """One change."""
+    """One change; ``priced`` is None, with a reason, where it cannot run."""
     return {
-        "change": row.label,
-        "speedup_ratio": row.ratio,
-        "priced": None if row.priced is None else _priced(row.priced),
+        **_picked(row, change="label", speedup_ratio="ratio"),
+        "priced": row.priced and _priced(row.priced),
         "reason": row.reason or None,
     }
 
@@ -327,18 +303,14 @@ def _priced(priced: "ScenarioPrice") -> dict[str, Any]:
     """One scenario with its price."""
     rig, total = priced.scenario, priced.round_s.median
     return {
-        "model": rig.model.name,
-        **_picked(rig, "gpu", "tp_size", "topk", "batch_size", "context_tokens", "accept_length"),
-        "interconnect": rig.interconnect or None,
-        "allreduce_measured": rig.curve is not None,
-        "dtype": rig.dtype or None,
-        "num_steps": rig.depth,
-        "num_draft_tokens": rig.rows,
-        "base_step_ms": priced.step_s.scaled(1 / MILLI),
-        "round_ms": priced.round_s.scaled(1 / MILLI),
+        **_rig(rig),
+        **_picked(rig, "topk", "batch_size", "context_tokens", "accept_length"),
+        **_picked(rig, num_steps="depth", num_draft_tokens="rows"),
+        "base_step_ms": _ms(priced.step_s),
+        "round_ms": _ms(priced.round_s),
         **_picked(priced, "round_cost", "speedup", "output_tokens_per_s"),
         "breakdown": [
-            {"term": term, "share": part / total, "time_ms": part / MILLI}
+            {"term": term, "share": part / total, "time_ms": _ms(part)}
             for term, part in priced.parts_s.items()
         ],
         "memory": {**_memory(priced.memory), "note": priced.memory.sentence},
@@ -361,33 +333,35 @@ def _train(found: "Assessment") -> dict[str, Any]:
     if decision is None:
         unknown = {"now": None, "projection": None, "verdict": found.undecided}
         return {**shared, **unknown, "verdict_code": "unknown"}
-    end, reached = decision.end, decision.step_reaching_target
+    end, reached, gain = decision.end, decision.step_reaching_target, decision.gain
     return {
         **shared,
-        "num_steps": decision.num_steps,
+        **_picked(decision, "num_steps", "break_even_accept_length", "round_cost", "verdict"),
+        "verdict_code": decision.code,
         "now": _checkpoint(decision.now),
-        "projection": None
-        if end is None
-        else {
+        "projection": end
+        and {
             **_checkpoint(end),
             "at_step": end.step,
             "probability_of_target": decision.probability_of_target,
-            "step_reaching_target": None
-            if reached is None
-            else _picked(reached, "median", "low", "high", "probability"),
-            "gain": None if decision.gain is None else _gain(decision.gain),
+            "step_reaching_target": reached
+            and _picked(reached, "median", "low", "high", "probability"),
+            "gain": gain
+            and _picked(
+                gain,
+                *("speedup", "remaining_steps", "remaining_hours"),
+                speedup_per_1000_steps="per_thousand_steps",
+                speedup_per_hour="per_hour",
+            ),
             "findings": _codes(found.findings),
         },
-        "projection_refused": None
-        if refused is None
-        else {"code": refused.code, "message": refused.reason},
-        "target": {
-            "speedup": decision.target_speedup,
-            "accept_length": decision.accept_length_for_target,
-            "accept_length_in_log": decision.logged_accept_length_for_target,
-        },
-        **_picked(decision, "break_even_accept_length", "round_cost", "verdict"),
-        "verdict_code": decision.code,
+        "projection_refused": refused and _picked(refused, "code", message="reason"),
+        "target": _picked(
+            decision,
+            speedup="target_speedup",
+            accept_length="accept_length_for_target",
+            accept_length_in_log="logged_accept_length_for_target",
+        ),
         "warnings": _codes(decision.notes),
     }
 
@@ -396,47 +370,32 @@ def _refused_log(error: "TrainingLogError") -> dict[str, Any]:
     """A log that may not be used: its facts, and the code of the refusal."""
     from calibration.training.log_summary import refusal_summary
 
-    return {
-        "log": refusal_summary(error),
-        "now": None,
-        "projection": None,
-        "verdict": str(error),
-        "verdict_code": "refused",
-    }
+    unknown = {"now": None, "projection": None}
+    verdict = {"verdict": str(error), "verdict_code": "refused"}
+    return {"log": refusal_summary(error), **unknown, **verdict}
 
 
 def _course(found: "Assessment", course: "DepthCourse") -> dict[str, Any]:
     """One depth."""
     at_end = course.at_end
     return {
-        "depth": course.depth,
-        "loss": course.loss,
-        "full_accuracy": course.joint,
+        **_picked(course, "depth", "loss", full_accuracy="joint", chained_accuracy="chained"),
         "chained_kind": found.chained_kind,
-        "chained_accuracy": course.chained,
         "trend_per_1000_steps": course.trend,
-        "chained_accuracy_at_end": None
-        if at_end is None
-        else dict(zip(("median", "low", "high"), at_end, strict=True)),
+        "chained_accuracy_at_end": at_end
+        and dict(zip(("median", "low", "high"), at_end, strict=True)),
     }
 
 
 def _checkpoint(outlook: "CheckpointOutlook") -> dict[str, Any]:
     """A checkpoint, as logged and as expected in serving."""
-    both = {"as_logged": outlook.as_logged, "expected": outlook.expected}
     names = ("accept_length", "speedup", "output_tokens_per_s", "probability_faster")
     return {
         "step": outlook.step,
-        **{name: {label: getattr(one, name) for label, one in both.items()} for name in names},
-    }
-
-
-def _gain(gain: "Gain") -> dict[str, Any]:
-    """What the rest of the run adds."""
-    return {
-        **_picked(gain, "speedup", "remaining_steps", "remaining_hours"),
-        "speedup_per_1000_steps": gain.per_thousand_steps,
-        "speedup_per_hour": gain.per_hour,
+        **{
+            name: _picked(outlook, as_logged=f"as_logged.{name}", expected=f"expected.{name}")
+            for name in names
+        },
     }
 
 
@@ -512,11 +471,10 @@ def packaged_json(tables: "Sequence[PackagedTable]") -> dict[str, Any]:
     systems = [
         {
             **_picked(one, "name", "title", "source_keys", "url", "locator", "includes", "sound"),
-            **_picked(one, "sound_reason", "dropped", "corrected", "notes"),
+            **_picked(one, "sound_reason", "dropped", "corrected", "notes", rows="num_rows"),
+            **_picked(one, speculative_rows="num_speculative_rows"),
+            **_picked(one, baseline_rows="num_baseline_rows"),
             "class": one.system_class,
-            "rows": one.num_rows,
-            "speculative_rows": one.num_speculative_rows,
-            "baseline_rows": one.num_baseline_rows,
             "varies": varying_columns(one),
         }
         for one in tables
