@@ -1,7 +1,6 @@
 """A server at an arrival rate: how many requests run, from the time of a step at every batch."""
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,8 +18,7 @@ NEARLY_FULL: Final = 0.999
 _MOST_TRIES = 6
 
 
-@dataclass(frozen=True, kw_only=True)
-class ArrivalLoad:
+class ArrivalLoad(NamedTuple):
     """What an arrival rate makes of a server: means over time and over requests."""
 
     # requests that decode at once, also while a prefill stops them, [requests]
@@ -218,3 +216,47 @@ def paying_rates_per_s(without: BatchServer, speculative: BatchServer) -> tuple[
     late = ~ever & (speculative.max_rate_per_s > without.max_rate_per_s)
     starts = np.where(ever, starts, np.where(late, without.max_rate_per_s, np.inf))
     return starts, np.where(ever, stops, np.where(late, np.inf, 0.0))
+
+
+class AskedArrival(NamedTuple):
+    """Requests that arrive, and the server's limit.
+
+    `output_tokens` is the mean per request. `prefill_s` is the time for which the prefill of one
+    request keeps decoding waiting; None: what is not decoding takes the share that it takes in the
+    points. `max_running` is the most requests that run at once; None where the user does not say.
+    """
+
+    arrival_rate_per_s: float
+    output_tokens: float
+    prefill_s: float | None = None
+    max_running: int | None = None
+
+
+class ServerTimes(NamedTuple):
+    """Times of a server while 1, 2, ... requests run: columns; at the medians first, then draws: rows.
+
+    `form` is ``relative`` or ``physical``. `limit` says where the largest batch comes from.
+    `largest_measured` is the largest batch of the points, `non_decode_share` that of the baseline.
+    """
+
+    step_s: Array
+    round_s: Array
+    form: str
+    limit: str
+    largest_measured: float | None
+    non_decode_share: float
+
+
+def between_batches(batches: Array, values: Array, most_running: int) -> Array:
+    r"""Values at every number of running requests, from those at some batches.
+
+    .. math:: y(\ln b)
+
+    Linear between batches in their logarithm, beyond them as at the last. Batches (k,) rise; values are (d, k).
+    """
+    running = np.log(np.arange(1.0, most_running + 1.0))
+    at = np.interp(running, np.log(batches), np.arange(batches.size, dtype=np.float64))
+    left = np.minimum(at.astype(np.intp), max(batches.size - 2, 0))
+    right = np.minimum(left + 1, batches.size - 1)
+    share = at - left
+    return np.asarray(values[:, left] * (1.0 - share) + values[:, right] * share)

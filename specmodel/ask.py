@@ -8,10 +8,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from specmodel.bounds import BOUNDS
 from specmodel.errors import ParameterError, UnknownKeyError, UsageError
 from specmodel.prediction import Predictable
-from specmodel.question import AcceptLength, Configuration, Question
+from specmodel.question import BOUNDS, AcceptLength, Configuration, Question
 
 if TYPE_CHECKING:
     from specmodel.acceptance import ConditionalAccuracy, FullAccuracy

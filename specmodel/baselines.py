@@ -63,7 +63,7 @@ class Baselines:
     [0.2]
     """
 
-    entries: tuple[Baseline, ...]
+    entries: tuple[Baseline, ...] = ()
 
     def column(self, name: str) -> Array:
         """One numeric field of all entries."""

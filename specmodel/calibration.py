@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -97,25 +97,25 @@ class Calibration:
         When, in UTC as ISO 8601; empty where that is not known.
     """
 
-    label: str
-    system: dict[str, str]
     prior: Prior
     posterior: Posterior
-    intervals: dict[str, tuple[float, float]]
-    configurations: tuple[Configuration, ...]
-    runs: tuple[Run, ...]
-    observations: tuple[Observation, ...]
-    baselines: Baselines
-    curve: BatchCurve | None
-    num_experts: float
-    experts_per_token: float
-    throughput_scope: str
-    hull: dict[str, tuple[float, float]]
-    num_points: int
-    residual_log_sd: float
-    points_sha256: str
-    package_version: str
-    notes: tuple[str, ...]
+    label: str = ""
+    system: dict[str, str] = field(default_factory=dict)
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    configurations: tuple[Configuration, ...] = ()
+    runs: tuple[Run, ...] = ()
+    observations: tuple[Observation, ...] = ()
+    baselines: Baselines = field(default_factory=Baselines)
+    curve: BatchCurve | None = None
+    num_experts: float = np.nan
+    experts_per_token: float = np.nan
+    throughput_scope: str = "aggregate"
+    hull: dict[str, tuple[float, float]] = field(default_factory=dict)
+    num_points: int = 0
+    residual_log_sd: float = np.nan
+    points_sha256: str = ""
+    package_version: str = __version__
+    notes: tuple[str, ...] = ()
     broken_baselines: tuple[str, ...] = ()
     forced: bool = False
     decode_only: bool = False
@@ -149,27 +149,7 @@ class Calibration:
         Predicts speed-ups with wide intervals and no throughput.
         """
         known = prior or load_prior(experts_known=False)
-        return cls(
-            label="",
-            system={},
-            prior=known,
-            posterior=Posterior.from_prior(known),
-            intervals={},
-            configurations=(),
-            runs=(),
-            observations=(),
-            baselines=Baselines(entries=()),
-            curve=None,
-            num_experts=np.nan,
-            experts_per_token=np.nan,
-            throughput_scope="aggregate",
-            hull={},
-            num_points=0,
-            residual_log_sd=np.nan,
-            points_sha256="",
-            package_version=__version__,
-            notes=(),
-        )
+        return cls(prior=known, posterior=Posterior.from_prior(known))
 
     def __repr__(self) -> str:
         """What it is of, and its constants, in a few lines."""
@@ -349,9 +329,7 @@ class Calibration:
 
 
 def save_calibration(calibration: Calibration, path: Path | str) -> None:
-    r"""Write a calibration as JSON, so that an interruption leaves the old file whole.
-
-    .. math:: \text{load}(\text{save}(c)) = c
+    """Write a calibration as JSON, so that an interruption leaves the old file whole.
 
     Parameters
     ----------
@@ -382,9 +360,7 @@ def save_calibration(calibration: Calibration, path: Path | str) -> None:
 
 
 def load_calibration(path: Path | str) -> Calibration:
-    r"""Read a calibration file.
-
-    .. math:: \text{JSON} \mapsto c
+    """Read a calibration file.
 
     Parameters
     ----------

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import click
 
-from specmodel.bounds import BOUNDS
 from specmodel.calibration import Calibration
 from specmodel.files import STANDARD_OUTPUT, OutputError
+from specmodel.question import BOUNDS
 from specmodel.text_layout import wrapped
 from specmodel.units import MEBI
 
@@ -82,7 +82,7 @@ def _standard_input(context: click.Context) -> Path:
 
 
 class Number(click.FloatRange):
-    """A finite number inside the bounds of a quantity of `specmodel.bounds.BOUNDS`.
+    """A finite number inside the bounds of a quantity of `specmodel.question.BOUNDS`.
 
     With `from_below`, what is below the bounds is left to the code that knows why.
     """

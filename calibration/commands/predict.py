@@ -26,11 +26,11 @@ from calibration.commands.options import (
 )
 from calibration.report.prediction_text import calibration_words
 from specmodel.answer import answer, note_lines, used
-from specmodel.arrival_question import AskedArrival
+from specmodel.arrival import AskedArrival
 from specmodel.ask import Ask
-from specmodel.bounds import BOUNDS
 from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError, UsageError
+from specmodel.question import BOUNDS
 from specmodel.units import MILLI
 
 _ACCEPTANCE = ("--accept", "--full", "--conditional", "--log")

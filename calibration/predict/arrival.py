@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from calibration.predict.relative_times import batch_curve, needs_batches, relative_server_times
 from specmodel.accept_lengths import accept_lengths
 from specmodel.answer import Model, RelativeModel
-from specmodel.arrival import BatchServer, paying_rates_per_s
-from specmodel.arrival_question import AskedArrival, ServerTimes
+from specmodel.arrival import AskedArrival, BatchServer, ServerTimes, paying_rates_per_s
 from specmodel.ask import Ask, calibrated_depth, configurations, only, points_depth, workload_of
 from specmodel.calibration import Calibration
 from specmodel.errors import Note, UsageError

@@ -14,12 +14,11 @@ from calibration.points.table import SYSTEM_COLUMNS
 from calibration.predict.planned_points import PlannedPoints, read_planned_points
 from specmodel.accept_lengths import accept_lengths
 from specmodel.ask import Ask, configurations, question_of
-from specmodel.bounds import BOUNDS
 from specmodel.calibration import Calibration
 from specmodel.errors import ImpossibleAnswerError, Note, ParameterError, SpecModelError, UsageError
 from specmodel.notes import calibration_notes, prediction_notes
 from specmodel.prediction import Prediction, predict_each
-from specmodel.question import Estimate, Question
+from specmodel.question import BOUNDS, Estimate, Question
 
 _MOST_NAMES = 8
 _NOT_OF_THE_RIG = ("source_id",)

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from specmodel.arrival_question import AskedArrival, ServerTimes, between_batches
+from specmodel.arrival import AskedArrival, ServerTimes, between_batches
 from specmodel.baselines import Baseline
 from specmodel.calibration import Calibration
 from specmodel.cost import BatchCurve

@@ -15,7 +15,7 @@ from calibration.rig.scenario import (
     scenario_from_record,
 )
 from calibration.rig.whatif import LOAD_KEYS, SYNONYMS, all_changed
-from specmodel.arrival_question import AskedArrival, ServerTimes, between_batches
+from specmodel.arrival import AskedArrival, ServerTimes, between_batches
 from specmodel.ask import Ask, configurations
 from specmodel.calibration import Calibration
 from specmodel.errors import FitError, ParameterError, UnknownKeyError, UsageError

@@ -21,12 +21,11 @@ from calibration.rig.scenario import (
 )
 from specmodel.architecture import stated_weights
 from specmodel.architecture.passes import MOST_RANKS
-from specmodel.bounds import BOUNDS
 from specmodel.cost.physical_round import SCHEDULES
 from specmodel.errors import ParameterError, SpecModelError, UnknownKeyError
 from specmodel.hardware import gpu
 from specmodel.physical_fit import PhysicalFit
-from specmodel.question import Estimate
+from specmodel.question import BOUNDS, Estimate
 from specmodel.rig.factors import FACTORS
 from specmodel.rig.served_model import link_prior
 from specmodel.units import MILLI

@@ -123,7 +123,7 @@ def test_a_scale_that_is_no_scale_is_refused(
         (lambda record: record["runs"].pop(), "posterior must be effects for each"),
         (lambda record: record["configurations"][1].update(topk=0), r"configurations\[1\]\.topk"),
         (lambda record: record["prior"]["noise"].pop("run_log_sd"), r"prior\.noise\.run_log_sd"),
-        (lambda record: record.pop("hull"), "hull must be given"),
+        (lambda record: record.pop("prior"), "prior must be given"),
         (lambda record: record.update(surprise=1), "surprise must be one of"),
     ],
 )
