@@ -1,6 +1,7 @@
 """`specmodel predict`: speed-up and tokens/s at an accept length, with an interval."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -26,12 +27,15 @@ from calibration.commands.options import (
 )
 from calibration.report.prediction_text import calibration_words
 from specmodel.answer import answer, note_lines, used
-from specmodel.arrival import AskedArrival
 from specmodel.ask import Ask
 from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError, UsageError
 from specmodel.question import BOUNDS
 from specmodel.units import MILLI
+
+if TYPE_CHECKING:
+    from specmodel.arrival import AskedArrival
+
 
 _ACCEPTANCE = ("--accept", "--full", "--conditional", "--log")
 _BESIDE_POINTS = ("--points", "--calibration", "--json")
@@ -198,6 +202,8 @@ def command(
 
             ask = asked_by_log(log, ask)
         if arrival_rate is not None and output_tokens is not None:
+            from specmodel.arrival import AskedArrival
+
             arrival = AskedArrival(
                 arrival_rate_per_s=arrival_rate,
                 output_tokens=output_tokens,
@@ -282,7 +288,7 @@ def _check_arrival(given: list[str]) -> None:
 
 def _predict_arrival(
     calibration: Calibration,
-    arrival: AskedArrival,
+    arrival: "AskedArrival",
     ask: Ask,
     *,
     changes: tuple[tuple[str, str], ...],
