@@ -4,9 +4,9 @@ A program of its own: `python compile_gate.py SM ...` prints one JSON line per v
 targets. The launch functions run on tensors without data, as they would on that target; each launch is
 built instead of made. Sizes of a model are run-time arguments of a kernel, so few variants serve every
 public shape at every load. Of variants that differ in nothing but what they are given (bias, residual,
-norm, index, alignment) the one that is given most is built; with `--all` every one, and those of fp32
-weights. What is printed is kept in build/, and printed again until a file of `drafter` or the compiler
-changes.
+norm, index, alignment) the one that is given most is built; with `--few` at most four of these of each
+kernel, with `--all` every variant, and those of fp32 weights. What is printed is kept in build/, and
+printed again until a file of `drafter` or the compiler changes.
 """
 
 import hashlib
@@ -137,23 +137,23 @@ class Variant(NamedTuple):
     options: tuple[tuple[str, Any], ...]
 
 
-def main(sm: int, *, builds_all: bool) -> None:
+def main(sm: int, extent: str) -> None:
     """Print one line per variant of a target, built now or when the same sources were built before."""
-    kept = kept_for(sm, builds_all=builds_all)
+    kept = kept_for(sm, extent)
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
         unfinished = kept.with_suffix(f".{os.getpid()}")
-        unfinished.write_text("".join(built_for(sm, builds_all=builds_all)), encoding="utf-8")
+        unfinished.write_text("".join(built_for(sm, extent)), encoding="utf-8")
         unfinished.replace(kept)
     sys.stdout.write(kept.read_text(encoding="utf-8"))
 
 
-def kept_for(sm: int, *, builds_all: bool) -> Path:
+def kept_for(sm: int, extent: str) -> Path:
     """Where the lines of a target are kept: named by everything that decides about them."""
     sources = [
         path for path in (ROOT / "drafter").rglob("*") if path.suffix in {".py", ".toml", ".csv"}
     ]
-    digest = hashlib.sha256(f"{triton.__version__} {torch.__version__} {sm} {builds_all}".encode())
+    digest = hashlib.sha256(f"{triton.__version__} {torch.__version__} {sm} {extent}".encode())
     for path in (*sorted(sources), Path(__file__)):
         digest.update(
             f"{path.relative_to(ROOT)} {path.stat().st_size} ".encode() + path.read_bytes()
@@ -161,14 +161,15 @@ def kept_for(sm: int, *, builds_all: bool) -> Path:
     return ROOT / "build" / "ahead_of_time" / f"{digest.hexdigest()[:32]}.jsonl"
 
 
-def built_for(sm: int, *, builds_all: bool) -> Iterator[str]:
+def built_for(sm: int, extent: str) -> Iterator[str]:
     """One line per variant of a target."""
+    builds_all = extent == "--all"
     found: dict[Variant, tuple[Launch, str]] = {}
     for configuration in (*configurations(), *(EXACT if builds_all else ())):
         for launch in launches(configuration, sm):
             found.setdefault(variant_of(launch), (launch, configuration.public))
     wanted = list(found) if builds_all else fullest(found)
-    for variant in wanted:
+    for variant in spread(wanted) if extent == "--few" else wanted:
         launch, public = found[variant]
         line = {"first_asked_for_by": public, **build(launch, variant, sm)}
         yield json.dumps(line) + "\n"
@@ -188,6 +189,19 @@ def fullest(variants: Iterable[Variant]) -> list[Variant]:
         if key not in best or given(variant) > given(best[key]):
             best[key] = variant
     return list(best.values())
+
+
+def spread(variants: Iterable[Variant], most: int = 4) -> list[Variant]:
+    """Of each kernel at most so many, from the first that is asked for to the last."""
+    of: dict[str, list[Variant]] = {}
+    for variant in variants:
+        of.setdefault(variant.kernel, []).append(variant)
+    places = [place / (most - 1) for place in range(most)]
+    return [
+        several[place]
+        for several in of.values()
+        for place in sorted({round(each * (len(several) - 1)) for each in places})
+    ]
 
 
 def given(variant: Variant) -> tuple[int, int]:
@@ -298,6 +312,7 @@ def output_of(tool: str, *arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    for target in sys.argv[1:]:
-        if target != "--all":
-            main(int(target), builds_all="--all" in sys.argv)
+    targets = [each for each in sys.argv[1:] if not each.startswith("--")]
+    (asked,) = {*sys.argv[1:]} - {*targets} or {"--fullest"}
+    for target in targets:
+        main(int(target), asked)

@@ -1,4 +1,4 @@
-"""Machine code of every kernel variant, without a GPU: for sm_90, in `make prove` for five generations.
+"""Machine code of every kernel, without a GPU: a few variants for sm_90, in `make prove` all of five targets.
 
 `compile_gate.py` builds in processes of its own and keeps what it found in build/ until a source of
 `drafter` changes. SPECMODEL_TRITON36_PYTHON names the interpreter of a second environment (torch, triton
@@ -35,11 +35,11 @@ def built_by(python: str) -> list[Variant]:
     """Variants for every target, in a process each, two at a time."""
     own = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     own |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    whole = ["--all"] if os.environ.get(WHOLE) else []
+    extent = "--all" if os.environ.get(WHOLE) else "--fullest" if PROVES else "--few"
 
     def build(sm: int) -> list[Variant]:
         run = subprocess.run(
-            [python, HERE / "compile_gate.py", str(sm), *whole],
+            [python, HERE / "compile_gate.py", str(sm), extent],
             cwd=ROOT,
             env=own,
             capture_output=True,
