@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final, final
+from typing import Final
 
 from drafter.spec import DraftSpec, LatentHeads, Rope
 
@@ -32,7 +32,6 @@ INTERPRETED_PARAMETERS: Final = 4_000_000
 """Parameters of a step that the interpreter multiplies in some seconds, [-]."""
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckCase:
     """A draft that is compared with the reference."""
@@ -59,7 +58,6 @@ class CheckCase:
         return allowed_error(self.limit, torch_error) if self.is_trained else self.limit
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
     """What a check found."""
@@ -159,11 +157,6 @@ def cases_of(spec: DraftSpec, *, dtype: str, is_trained: bool = False) -> tuple[
             name="chain", spec=spec, dtype=dtype, accepted=4, num_steps=4, is_trained=is_trained
         ),
         CheckCase(
-            name="tree",
-            spec=spec,
-            dtype=dtype,
-            topk=4,
-            num_draft_tokens=16,
-            is_trained=is_trained,
+            name="tree", spec=spec, dtype=dtype, topk=4, num_draft_tokens=16, is_trained=is_trained
         ),
     )

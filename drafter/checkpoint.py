@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, final
 
 from drafter.checkpoint_files import (
     DRAFT_TO_TARGET,
@@ -22,13 +21,12 @@ from drafter.checkpoint_files import (
 )
 from drafter.config_json import DraftConfig
 from drafter.extra import require_extra
-from drafter.public_models import names_folder, public_shape
+from drafter.public_models import named_shape, names_folder
 from drafter.spec import DraftSpec
 from drafter.torch_extra import torch
-from specmodel.errors import FormatError, UnknownKeyError
+from specmodel.errors import FormatError
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """A draft model with its weights."""
@@ -138,13 +136,12 @@ def _of_target(folder: Path, name: str, shape: tuple[int, ...]) -> torch.Tensor:
         next((each for each in shared if f".{each}".endswith(f".{ending}")), None)
         for ending in (name, EMBEDDING)
     )
-    # a model that ties its head stores one table only
-    place = own or embedding
-    entry = None if place is None else stored[place]
-    if entry is None:
+    place = own or embedding  # a model that ties its head stores one table only
+    if place is None:
         raise FormatError(
             folder, f"the target has no tensor {name}; a shape of {list(shape)} is expected"
         )
+    entry = stored[place]
     if entry.shape != shape or entry.dtype not in WEIGHT_TYPES:
         raise FormatError(
             entry.path,
@@ -163,12 +160,7 @@ _NORM_SD = 0.1
 
 
 def random_weights(
-    spec: DraftSpec,
-    *,
-    seed: int,
-    dtype: torch.dtype,
-    device: str = "cpu",
-    ascending: bool = True,
+    spec: DraftSpec, *, seed: int, dtype: torch.dtype, device: str = "cpu", ascending: bool = True
 ) -> dict[str, torch.Tensor]:
     r"""Random weights of a draft model, with every tensor that its spec needs.
 
@@ -205,13 +197,6 @@ def _values(name: str, shape: Shape, generator: torch.Generator, device: str) ->
     return normal.mul_(1.0 / math.sqrt(shape[-1]))
 
 
-STORAGE_TYPES: Final = ("bfloat16", "float16", "float32")
-"""Names of the types that weights and cache may have."""
-
-_SHOWN_CHARACTERS: Final = 200
-
-
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelToRun:
     """A draft model with weights."""
@@ -237,11 +222,7 @@ def model_to_run(name: str, *, device: str = "cpu", target: Path | str | None = 
             weights=checkpoint.weights,
             substituted=checkpoint.substituted,
         )
-    try:
-        shape = public_shape(name)
-    except UnknownKeyError as error:
-        what = "folder or draft shape"
-        raise UnknownKeyError(what, name[:_SHOWN_CHARACTERS], error.known) from None
+    shape = named_shape(name)
     return ModelToRun(
         name=shape.name,
         layout=f"none: numbers of a public draft model (confidence: {shape.confidence})",

@@ -4,35 +4,27 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, TypeGuard, final
+from typing import Any, BinaryIO, Final, Literal, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drafter.config_json import CONFIG_FILE, DraftConfig, read_draft_config
-from drafter.spec import DraftSpec
+from drafter.spec import DraftSpec, LatentHeads
 from specmodel.errors import FormatError
 from specmodel.units import MEBI
 
+_TYPES_BY_BYTES: Final = {
+    1: "BOOL U8 I8 F8_E4M3 F8_E5M2",
+    2: "U16 I16 F16 BF16",
+    4: "U32 I32 F32",
+    8: "U64 I64 F64",
+}
 ITEM_BYTES: Final[Mapping[str, int]] = {
-    "BOOL": 1,
-    "U8": 1,
-    "I8": 1,
-    "F8_E4M3": 1,
-    "F8_E5M2": 1,
-    "U16": 2,
-    "I16": 2,
-    "F16": 2,
-    "BF16": 2,
-    "U32": 4,
-    "I32": 4,
-    "F32": 4,
-    "U64": 8,
-    "I64": 8,
-    "F64": 8,
+    name: width for width, names in _TYPES_BY_BYTES.items() for name in names.split()
 }
 """Width of an element by the format's name of its type. [B]"""
 
@@ -42,7 +34,6 @@ _MOST_AXES: Final = 8
 _SHOWN: Final = 80
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorEntry:
     """Where a tensor stands."""
@@ -186,33 +177,6 @@ def canonical_name(name: str) -> str:
     return f"fc_norm.{_OLD_NORMS[old.group(1)]}.weight" if old else bare
 
 
-def other_layer(name: str) -> int | None:
-    """Number of a layer that is not the first; None for all other tensors.
-
-    A draft model here has one layer.
-    """
-    found = _OTHER_LAYER.match(name)
-    return int(found.group(1)) if found else None
-
-
-def names_of(canonical: str, mapping: Mapping[str, str]) -> list[str]:
-    """Names in a file that stand for one canonical name.
-
-    For messages.
-    """
-    return [name for name, other in mapping.items() if other == canonical]
-
-
-def canonical_names(names: Iterable[str]) -> dict[str, str]:
-    r"""Canonical name of every tensor of a checkpoint.
-
-    .. math:: \{n\} \mapsto \{n : c\}
-
-    Names that occur twice after the renaming are for the caller to refuse.
-    """
-    return {name: canonical_name(name) for name in names}
-
-
 Shape = tuple[int, ...]
 
 _ATTENTION: Final = f"{FIRST_LAYER}self_attn."
@@ -244,7 +208,7 @@ def expected_shapes(spec: DraftSpec) -> dict[str, Shape]:
     hidden = spec.hidden_size
     return {
         **_fusion(spec),
-        **(_grouped(spec) if spec.latent is None else _latent(spec)),
+        **(_grouped(spec) if spec.latent is None else _latent(spec, spec.latent)),
         f"{_MLP}gate_proj.weight": (spec.mlp_width, hidden),
         f"{_MLP}up_proj.weight": (spec.mlp_width, hidden),
         f"{_MLP}down_proj.weight": (hidden, spec.mlp_width),
@@ -293,11 +257,8 @@ def _grouped(spec: DraftSpec) -> dict[str, Shape]:
     return found
 
 
-def _latent(spec: DraftSpec) -> dict[str, Shape]:
+def _latent(spec: DraftSpec, heads: LatentHeads) -> dict[str, Shape]:
     """Tensors of latent attention."""
-    heads = spec.latent
-    if heads is None:  # narrows the type; the caller has looked
-        return {}
     inputs = 2 * spec.hidden_size
     return {
         f"{_ATTENTION}q_a_proj.weight": (heads.query_rank, inputs),
@@ -421,7 +382,6 @@ _IGNORED: Final = re.compile(r"(?:.*\.)?rotary_emb\.\w+")
 _SHOWN_NAMES: Final = 4
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointContents:
     """A checkpoint whose tensors are those of its configuration."""
@@ -443,7 +403,7 @@ def checkpoint_contents(folder: Path | str) -> CheckpointContents:
     place = place.parent if place.name == CONFIG_FILE else place
     config = read_draft_config(folder)
     stored = checkpoint_tensors(place)
-    renamed = canonical_names(stored)
+    renamed = {name: canonical_name(name) for name in stored}
     _refuse_doubles(place, renamed)
     tensors = {canonical: stored[name] for name, canonical in renamed.items()}
     shapes = expected_shapes(config.spec)
@@ -476,7 +436,7 @@ def _refuse_doubles(folder: Path, renamed: dict[str, str]) -> None:
     """A tensor under two names leaves open which one counts."""
     for canonical, count in Counter(renamed.values()).items():
         if count > 1:
-            names = " and ".join(names_of(canonical, renamed))
+            names = " and ".join(name for name, other in renamed.items() if other == canonical)
             raise FormatError(
                 folder, f"{names} are the same tensor under two names; keep one of them"
             )
@@ -494,11 +454,11 @@ def _unknown(folder: Path, tensors: dict[str, TensorEntry], needed: set[str]) ->
             raise FormatError(
                 folder, f"tensor {name}: a head that drafts in parallel (P-EAGLE) is not supported"
             )
-        layer = other_layer(name)
-        if layer is not None:
+        layer = _OTHER_LAYER.match(name)
+        if layer:
             raise FormatError(
                 folder,
-                f"tensor {name} is of layer {layer}; only draft models of one layer are supported",
+                f"tensor {name} is of layer {int(layer.group(1))}; only draft models of one layer are supported",
             )
         if name in SWITCHED:
             raise FormatError(
@@ -601,20 +561,13 @@ def check_offsets(
     """
     tokens = np.arange(offsets.size, dtype=np.int64) + offsets
     outside = np.flatnonzero((tokens < 0) | (tokens >= target_vocab_size))
-    reason = ""
+    reason = _collision(tokens)
     if outside.size:
         first = int(outside[0])
-        reason = (
-            f"draft token {first} maps to {int(tokens[first])}, outside the {target_vocab_size} target "
-            "tokens"
-        )
-    else:
-        reason = _collision(tokens)
+        reason = f"draft token {first} maps to {int(tokens[first])}, outside the {target_vocab_size} target tokens"
     if reason:
-        raise FormatError(
-            path,
-            f"tensor {DRAFT_TO_TARGET} is no map of offsets: {reason}{_absolute(offsets, has_draft, target_vocab_size)}",
-        )
+        hint = _absolute(offsets, has_draft, target_vocab_size)
+        raise FormatError(path, f"tensor {DRAFT_TO_TARGET} is no map of offsets: {reason}{hint}")
     if has_draft is None:
         return
     unmarked = np.flatnonzero(~has_draft[tokens])

@@ -1,7 +1,7 @@
 """Kernels and captured graphs against the fp64 reference."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple
 
 from drafter.check_cases import (
     GRAPH,
@@ -22,7 +22,6 @@ from drafter.reference.layer import KvCache
 from drafter.torch_extra import torch
 
 
-@final
 class CheckRound(NamedTuple):
     """Inputs of one extend pass, for B requests and M tokens each."""
 
@@ -85,11 +84,7 @@ def check_graphs(
     replayed = _drafted(case, weights, device, uses_graphs=True, is_programmatic=False)
     equal = all(torch.equal(a, b) for a, b in zip(plain, replayed, strict=True))
     yield CheckResult(
-        name=case.name,
-        dtype=case.dtype,
-        quantity=GRAPH,
-        error=0.0 if equal else 1.0,
-        limit=0.0,
+        name=case.name, dtype=case.dtype, quantity=GRAPH, error=0.0 if equal else 1.0, limit=0.0
     )
     if torch.cuda.get_device_capability(device) >= (9, 0):
         overlapping = _drafted(case, weights, device, uses_graphs=True, is_programmatic=True)

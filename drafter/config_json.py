@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, final
+from typing import Any, Final, Literal
 
 from drafter.spec import ROPE_KINDS, DraftSpec, LatentHeads, Rope, RopeKind
 from specmodel.architecture.config_json import MOST_CHARACTERS, ConfigFields, parsed_config
@@ -13,7 +13,6 @@ from specmodel.errors import FormatError, ParameterError
 _LONGEST_LIST = 1000
 
 
-@final
 class DraftFields(ConfigFields):
     """Fields of a configuration by name, with what draft models state besides counts."""
 
@@ -73,24 +72,18 @@ class DraftFields(ConfigFields):
         return FormatError(self.path, reason, code="not_supported")
 
 
-def agreed_flag(name: str, *stated: tuple[str, bool | None], fields: DraftFields) -> bool | None:
-    """Truth value that several keys state; None where none does.
-
-    Older files say some switches under another name, or in ``eagle_config``.
-    """
-    present = [(key, value) for key, value in stated if value is not None]
-    if len({value for _, value in present}) > 1:
-        told = " and ".join(f"{key} is {str(value).lower()}" for key, value in present)
-        raise fields.refused(f"{told}: they state one switch ({name}); keep one of them")
-    return present[0][1] if present else None
-
-
 def optional_flag(fields: DraftFields, name: str) -> bool | None:
-    """Truth value of a key; None where it is missing or null.
-
-    A default belongs to whoever knows the layout.
-    """
+    """Truth value of a key; None where it is missing or null: a default belongs to whoever knows the layout."""
     return fields.flag(name) if fields.values.get(name) is not None else None
+
+
+def agreed_flag(fields: DraftFields, name: str, alias: str, other: bool | None) -> bool | None:
+    """Truth value of a key that older files state under another name, or in ``eagle_config``."""
+    own = optional_flag(fields, name)
+    if own is not None and other is not None and own != other:
+        told = f"{name} is {str(own).lower()} and {alias} is {str(other).lower()}"
+        raise fields.refused(f"{told}: they state one switch ({name}); keep one of them")
+    return other if own is None else own
 
 
 DEFAULT_THETA: Final = 10_000.0
@@ -144,15 +137,8 @@ def rope_from_config(fields: DraftFields, max_positions: int) -> tuple[Rope, lis
 def _stated(fields: DraftFields) -> Mapping[str, Any]:
     """Every key about positions in one mapping; keys that disagree are refused."""
     merged: dict[str, tuple[str, Any]] = {}
-    places: list[tuple[str, Mapping[str, Any]]] = [
-        (name, fields.section(name)) for name in _SECTIONS
-    ]
-    top = {
-        name: fields.values[name]
-        for name in ("rope_theta", "partial_rotary_factor")
-        if fields.values.get(name) is not None
-    }
-    places.append(("the top level", top))
+    top = {name: fields.values.get(name) for name in ("rope_theta", "partial_rotary_factor")}
+    places = [*((name, fields.section(name)) for name in _SECTIONS), ("the top level", top)]
     for place, values in places:
         for key, value in values.items():
             name = "rope_type" if key == "type" else key
@@ -214,9 +200,8 @@ def _original(
 def _numbers(section: DraftFields, kind: RopeKind) -> dict[str, float]:
     """Numbers of llama3 and yarn that are stated; llama3 needs both of its own."""
     found = {name: section.number(name) for name in _NUMBERS}
-    needed = ("low_freq_factor", "high_freq_factor") if kind == "llama3" else ()
-    for name in needed:
-        if found[name] is None:
+    for name in ("low_freq_factor", "high_freq_factor"):
+        if kind == "llama3" and found[name] is None:
             raise section.missing(name)
     return {name: value for name, value in found.items() if value is not None}
 
@@ -273,13 +258,8 @@ def use_aux_hidden_state(fields: DraftFields, section: DraftFields) -> bool:
     Only heads for short contexts are known to set it to false.
     """
     key = "use_aux_hidden_state"
-    stated = agreed_flag(
-        key,
-        (key, optional_flag(fields, key)),
-        (f"eagle_config.{key}", optional_flag(section, key)),
-        fields=fields,
-    )
-    return True if stated is None else stated
+    stated = agreed_flag(fields, key, f"eagle_config.{key}", optional_flag(section, key))
+    return stated is not False
 
 
 DEFAULT_RMS_NORM_EPS: Final = 1e-6
@@ -293,27 +273,8 @@ _SLIDING: Final = "sliding_attention"
 _USUAL_MAX_WINDOW_LAYERS: Final = 28
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerShape:
-    """Widths of a layer, and what a reader of the file has to know."""
-
-    hidden_size: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    mlp_width: int
-    vocab_size: int
-    max_positions: int
-    rms_norm_eps: float
-    rope: Rope
-    attention_bias: bool
-    latent: LatentHeads | None
-    notes: tuple[str, ...]
-
-
-def layer_from_config(fields: DraftFields, *, latent: bool) -> LayerShape:
-    """Shape of the layer.
+def layer_from_config(fields: DraftFields, *, latent: bool) -> tuple[dict[str, Any], list[str]]:
+    """What the layer says of a `DraftSpec`, and what a reader of the file has to know.
 
     ``head_dim`` is read where it stands and is :math:`H / N_H` only where it does not: heads for gpt-oss
     (2880 wide, 64 heads of 64) and Qwen3 break that identity. Latent heads follow DeepSeek-V3's names.
@@ -332,21 +293,33 @@ def layer_from_config(fields: DraftFields, *, latent: bool) -> LayerShape:
     if eps == 0:
         raise fields.wrong("rms_norm_eps", eps, "above 0")
     rope, told = rope_from_config(fields, max_positions)
-    widths = (
-        _latent_widths(fields, heads) if latent else _grouped_widths(fields, heads, hidden, notes)
-    )
-    return LayerShape(
-        hidden_size=hidden,
-        num_heads=heads,
-        mlp_width=fields.count("intermediate_size"),
-        vocab_size=fields.count("vocab_size"),
-        max_positions=max_positions,
-        rms_norm_eps=eps,
-        rope=rope,
-        attention_bias=bool(optional_flag(fields, "attention_bias")),
-        notes=(*notes, *told),
-        **widths,
-    )
+    if latent:
+        ranks = LatentHeads(
+            query_rank=fields.count("q_lora_rank"),
+            kv_rank=fields.count("kv_lora_rank"),
+            nope_dim=fields.count("qk_nope_head_dim"),
+            rope_dim=fields.count("qk_rope_head_dim"),
+            value_dim=fields.count("v_head_dim"),
+        )
+        # the width of a query or key head stands for `head_dim`
+        key_heads, width = heads, ranks.nope_dim + ranks.rope_dim
+    else:
+        ranks = None
+        key_heads, width = _grouped_widths(fields, heads, hidden, notes)
+    layer = {
+        "hidden_size": hidden,
+        "num_heads": heads,
+        "num_kv_heads": key_heads,
+        "head_dim": width,
+        "mlp_width": fields.count("intermediate_size"),
+        "target_vocab_size": fields.count("vocab_size"),
+        "max_positions": max_positions,
+        "rms_norm_eps": eps,
+        "rope": rope,
+        "attention_bias": bool(optional_flag(fields, "attention_bias")),
+        "latent": ranks,
+    }
+    return layer, notes + told
 
 
 def sliding_window(fields: DraftFields) -> int | None:
@@ -391,8 +364,8 @@ def _refuse_unsupported(fields: DraftFields, *, latent: bool) -> None:
 
 def _grouped_widths(
     fields: DraftFields, heads: int, hidden: int, notes: list[str]
-) -> dict[str, Any]:
-    """Heads that share keys and values."""
+) -> tuple[int, int]:
+    """Heads for keys and values, and the width of a head, where heads share keys and values."""
     key_heads = fields.optional_count("num_key_value_heads")
     if key_heads is None:
         notes.append(f"num_key_value_heads is not stated: {heads}, as many as query heads")
@@ -403,23 +376,7 @@ def _grouped_widths(
             raise fields.missing("head_dim")
         width = hidden // heads
         notes.append(f"head_dim is not stated: hidden_size / num_attention_heads = {width}")
-    return {"num_kv_heads": key_heads, "head_dim": width, "latent": None}
-
-
-def _latent_widths(fields: DraftFields, heads: int) -> dict[str, Any]:
-    """Heads of latent attention; the width of a query or key head stands for `head_dim`."""
-    latent = LatentHeads(
-        query_rank=fields.count("q_lora_rank"),
-        kv_rank=fields.count("kv_lora_rank"),
-        nope_dim=fields.count("qk_nope_head_dim"),
-        rope_dim=fields.count("qk_rope_head_dim"),
-        value_dim=fields.count("v_head_dim"),
-    )
-    return {
-        "num_kv_heads": heads,
-        "head_dim": latent.nope_dim + latent.rope_dim,
-        "latent": latent,
-    }
+    return key_heads, width
 
 
 Layout = Literal["flat", "speculators", "mla"]
@@ -428,11 +385,7 @@ Layout = Literal["flat", "speculators", "mla"]
 CONFIG_FILE: Final = "config.json"
 """Name of the file in a checkpoint's folder."""
 
-FLAT_ARCHITECTURES: Final = (
-    "LlamaForCausalLMEagle3",
-    "LlamaForCausalLM",
-    "Eagle3LlamaForCausalLM",
-)
+FLAT_ARCHITECTURES: Final = ("LlamaForCausalLMEagle3", "LlamaForCausalLM", "Eagle3LlamaForCausalLM")
 """Classes with grouped heads; the second is what older files say."""
 
 MLA_ARCHITECTURES: Final = (
@@ -447,7 +400,6 @@ _TRUE_ONLY: Final = ("use_input_layernorm_in_first_layer", "use_last_layernorm")
 _SHOWN: Final = 60
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftConfig:
     """What a ``config.json`` says of a draft model."""
@@ -518,8 +470,7 @@ def _from_flat(fields: DraftFields, architecture: str, *, latent: bool) -> Draft
     """Layout of SafeAILab, SpecForge, SGLang, TorchSpec and nvidia."""
     section = fields.inside("eagle_config")
     _check_eagle_config(section)
-    layer = layer_from_config(fields, latent=latent)
-    notes = list(layer.notes)
+    layer, notes = layer_from_config(fields, latent=latent)
     ids = aux_layer_ids(fields, section)
     if ids is not None:
         notes.append(OUTPUT_IDS_NOTE)
@@ -534,26 +485,17 @@ def _from_flat(fields: DraftFields, architecture: str, *, latent: bool) -> Draft
     own = fields.optional_count("draft_vocab_size")
     if own is None:
         notes.append(
-            f"draft_vocab_size is not stated: the whole vocabulary of {layer.vocab_size}, and the head "
+            f"draft_vocab_size is not stated: the whole vocabulary of {layer['target_vocab_size']}, and the head "
             "may be the target's"
         )
-    fc_norm = agreed_flag(
-        "fc_norm",
-        ("fc_norm", optional_flag(fields, "fc_norm")),
-        ("use_aux_norm", optional_flag(fields, "use_aux_norm")),
-        fields=fields,
-    )
-    before_fc = agreed_flag(
-        "norm_before_fc",
-        ("norm_before_fc", optional_flag(fields, "norm_before_fc")),
-        ("eagle_config.norm_before_fc", optional_flag(section, "norm_before_fc")),
-        fields=fields,
-    )
-    spec = _spec(
-        layer,
-        target_hidden_size=fields.optional_count("target_hidden_size"),
+    fc_norm = agreed_flag(fields, "fc_norm", "use_aux_norm", optional_flag(fields, "use_aux_norm"))
+    key = "norm_before_fc"
+    before_fc = agreed_flag(fields, key, f"eagle_config.{key}", optional_flag(section, key))
+    spec = DraftSpec(
+        **layer,
+        target_hidden_size=fields.optional_count("target_hidden_size") or layer["hidden_size"],
         num_aux_states=num_aux_states(fields, ids) if fused else 1,
-        draft_vocab_size=own,
+        draft_vocab_size=own or layer["target_vocab_size"],
         fc_bias=fields.flag("bias"),
         norm_before_residual=fields.flag("norm_before_residual"),
         fc_norm=bool(fc_norm),
@@ -586,8 +528,7 @@ def _from_speculators(fields: DraftFields) -> DraftConfig:
         raise inner.wrong("model_type", model, f"one of {', '.join(_SPECULATORS_LAYERS)}")
     if model == "qwen3" and inner.optional_count("head_dim") is None:
         raise inner.missing("head_dim")  # the class default is not hidden_size / heads
-    layer = layer_from_config(inner, latent=False)
-    notes = list(layer.notes)
+    layer, notes = layer_from_config(inner, latent=False)
     ids = aux_layer_ids(fields, DraftFields({}, fields.path, fields.architecture))
     if ids is not None:
         notes.append(ENTERING_IDS_NOTE)
@@ -600,11 +541,11 @@ def _from_speculators(fields: DraftFields) -> DraftConfig:
     if "draft_vocab_size" not in fields.values:
         raise fields.missing("draft_vocab_size")
     own = fields.optional_count("draft_vocab_size")
-    spec = _spec(
-        layer,
-        target_hidden_size=fields.optional_count("target_hidden_size"),
+    spec = DraftSpec(
+        **layer,
+        target_hidden_size=fields.optional_count("target_hidden_size") or layer["hidden_size"],
         num_aux_states=num_aux_states(fields, ids),
-        draft_vocab_size=own,
+        draft_vocab_size=own or layer["target_vocab_size"],
         qk_norm=model == "qwen3",
         norm_before_residual=bool(before_residual),
         fc_norm=fields.flag("fc_norm"),
@@ -625,32 +566,6 @@ def _from_speculators(fields: DraftFields) -> DraftConfig:
     )
 
 
-def _spec(
-    layer: LayerShape,
-    *,
-    target_hidden_size: int | None,
-    draft_vocab_size: int | None,
-    **switches: Any,
-) -> DraftSpec:
-    """The layer's widths with what the rest of the file says."""
-    return DraftSpec(
-        hidden_size=layer.hidden_size,
-        target_hidden_size=target_hidden_size or layer.hidden_size,
-        num_heads=layer.num_heads,
-        num_kv_heads=layer.num_kv_heads,
-        head_dim=layer.head_dim,
-        mlp_width=layer.mlp_width,
-        target_vocab_size=layer.vocab_size,
-        draft_vocab_size=draft_vocab_size or layer.vocab_size,
-        rms_norm_eps=layer.rms_norm_eps,
-        rope=layer.rope,
-        max_positions=layer.max_positions,
-        attention_bias=layer.attention_bias,
-        latent=layer.latent,
-        **switches,
-    )
-
-
 def _check_eagle_config(section: DraftFields) -> None:
     """Switches of nvidia's files of which one side only is computed."""
     for name in _TRUE_ONLY:
@@ -662,12 +577,8 @@ def _check_eagle_config(section: DraftFields) -> None:
 
 def _engine_notes(spec: DraftSpec) -> list[str]:
     """Switches that SGLang's llama class leaves out."""
-    named = {
-        "norm_before_residual": spec.norm_before_residual,
-        "attention_bias": spec.attention_bias,
-        "q/k norm": spec.qk_norm,
-    }
-    left_out = [name for name, on in named.items() if on]
+    names = ("norm_before_residual", "attention_bias", "qk_norm")
+    left_out = [name.replace("qk_", "q/k ") for name in names if getattr(spec, name)]
     if not left_out:
         return []
     return [f"SGLang's llama class leaves out {' and '.join(left_out)}; vLLM computes it"]

@@ -1,7 +1,7 @@
 """Bytes of a draft step and the time below which no device can make it."""
 
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final
 
 from drafter.spec import DraftSpec
 from specmodel.errors import ParameterError
@@ -11,7 +11,6 @@ BF16_BYTES = 2
 """Stored width of a weight or a cached value that public draft models are served with. [B]"""
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepWeights:
     """Parameters of the matrices, each read once in a pass; norms are left out."""
@@ -75,7 +74,6 @@ def cached_values_per_token(spec: DraftSpec) -> int:
     return 2 * spec.num_kv_heads * spec.head_dim
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepWork:
     """What a decode step moves and computes."""
@@ -92,11 +90,7 @@ class StepWork:
 
 
 def step_work(
-    spec: DraftSpec,
-    *,
-    context_tokens: int = 0,
-    batch_size: int = 1,
-    value_bytes: int = BF16_BYTES,
+    spec: DraftSpec, *, context_tokens: int = 0, batch_size: int = 1, value_bytes: int = BF16_BYTES
 ) -> StepWork:
     """Bytes and operations of a decode step with one token a request.
 
@@ -137,7 +131,6 @@ USUAL_CONTEXT_TOKENS: Final = 2048
 """Context that a floor is shown for where none is named. [tokens]"""
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
     """Least time of a draft step on a device."""
@@ -151,11 +144,7 @@ class Floor:
 
 
 def step_floor(
-    spec: DraftSpec,
-    gpu: Gpu,
-    *,
-    context_tokens: int = USUAL_CONTEXT_TOKENS,
-    batch_size: int = 1,
+    spec: DraftSpec, gpu: Gpu, *, context_tokens: int = USUAL_CONTEXT_TOKENS, batch_size: int = 1
 ) -> Floor:
     """Least time of a decode step in bf16.
 

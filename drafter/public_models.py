@@ -6,11 +6,11 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,22 +25,9 @@ from drafter.spec import DraftSpec, LatentHeads, Rope
 from specmodel.errors import UnknownKeyError
 from specmodel.sources import source
 
-CONFIDENCES: Final = ("template", "card", "secondary", "unverified")
-"""What a shape was read from, from best to none."""
-
 _MOST_CHARACTERS: Final = 200
-_ABOUT: Final = (
-    "name",
-    "target_model",
-    "draft_models",
-    "confidence",
-    "source_keys",
-    "locator",
-    "notes",
-)
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicShape:
     """A public draft model as a spec, with where its numbers come from."""
@@ -89,8 +76,10 @@ def _folded(name: str) -> str:
 
 
 def _shape(table: dict[str, Any]) -> PublicShape:
-    """Record of one table of the file."""
-    counts = {key: value for key, value in table.items() if key not in _ABOUT}
+    """Record of one table of the file: what is said about a shape, and the counts of its spec."""
+    names = {field.name for field in fields(PublicShape)}
+    about = {key: value for key, value in table.items() if key in names}
+    counts = {key: value for key, value in table.items() if key not in names}
     latent, rope = counts.pop("latent", None), counts.pop("rope", None)
     spec = DraftSpec(
         target_hidden_size=counts.pop("target_hidden_size", counts["hidden_size"]),
@@ -99,19 +88,10 @@ def _shape(table: dict[str, Any]) -> PublicShape:
         rope=Rope() if rope is None else Rope(**rope),
         **counts,
     )
-    return PublicShape(
-        name=table["name"],
-        spec=spec,
-        target_model=table["target_model"],
-        draft_models=tuple(table["draft_models"]),
-        confidence=table["confidence"],
-        source_keys=tuple(table["source_keys"]),
-        locator=table["locator"],
-        notes=table.get("notes", ""),
-    )
+    for name in ("draft_models", "source_keys"):
+        about[name] = tuple(about[name])
+    return PublicShape(spec=spec, **about)
 
-
-_SHOWN_CHARACTERS: Final = 200
 
 SWITCHES: Final = (
     "norm_before_residual",
@@ -126,16 +106,15 @@ SWITCHES: Final = (
 """Switches of a spec, in the order of a report."""
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """A draft model and what is known about it."""
 
     name: str
     kind: str
-    spec: DraftSpec
     layout: str
     target_model: str | None
+    spec: DraftSpec
     aux_layer_ids: tuple[int, ...] | None
     stored_bytes: dict[str, int]
     num_tensors: int
@@ -161,11 +140,16 @@ def named_subject(name: str) -> Subject:
     if names_folder(name):
         contents = checkpoint_contents(name)
         return checkpoint_subject(contents, draft_to_target(contents))
+    return shape_subject(named_shape(name))
+
+
+def named_shape(name: str) -> PublicShape:
+    """Public shape of a name that is no folder."""
     try:
-        return shape_subject(public_shape(name))
+        return public_shape(name)
     except UnknownKeyError as error:
         what = "folder or draft shape"
-        raise UnknownKeyError(what, name[:_SHOWN_CHARACTERS], error.known) from None
+        raise UnknownKeyError(what, name[:_MOST_CHARACTERS], error.known) from None
 
 
 def checkpoint_subject(contents: CheckpointContents, offsets: NDArray[np.int64]) -> Subject:
@@ -178,10 +162,9 @@ def checkpoint_subject(contents: CheckpointContents, offsets: NDArray[np.int64])
     for entry in contents.tensors.values():
         stored[entry.dtype] += entry.num_bytes
     ascending = bool(np.all(np.diff(offsets) >= 0))
+    told = "offsets, " + ("ascending" if ascending else "not in the order of target tokens")
     if DRAFT_TO_TARGET in contents.replaced:
         told = "none: draft tokens are target tokens"
-    else:
-        told = "offsets, " + ("ascending" if ascending else "not in the order of target tokens")
     return Subject(
         name=contents.folder.resolve().name or str(contents.folder),
         kind="checkpoint",
@@ -205,7 +188,6 @@ def shape_subject(shape: PublicShape) -> Subject:
 
     A shape has no files; a real checkpoint may differ from it.
     """
-    remarks = (shape.notes,) if shape.notes else ()
     return Subject(
         name=shape.name,
         kind="public shape",
@@ -219,7 +201,7 @@ def shape_subject(shape: PublicShape) -> Subject:
         replaced={},
         sources=tuple(f"{source(key).title}: {shape.locator}" for key in shape.source_keys),
         notes=(
-            *remarks,
+            *filter(None, [shape.notes]),
             "checkpoints may differ from this shape; inspect the folder of a real one",
         ),
     )

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Final, Literal, final, get_args
+from typing import Final, Literal, get_args
 
 from specmodel.architecture.shape import check_counts
 from specmodel.errors import ParameterError
@@ -23,7 +23,6 @@ def _check_positive(name: str, value: float, *, zero: bool = False) -> None:
         raise ParameterError(name, value, "finite and " + ("at least 0" if zero else "positive"))
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rope:
     """Rotary embedding of queries and keys.
@@ -67,7 +66,6 @@ class Rope:
             raise ParameterError("rope beta_slow", self.beta_slow, allowed)
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatentHeads:
     """Widths of multi-head latent attention.
@@ -88,7 +86,6 @@ class LatentHeads:
             raise ParameterError("rope_dim", self.rope_dim, "even, since positions rotate pairs")
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftSpec:
     r"""Everything that decides what an EAGLE-3 draft model computes, but its weights.

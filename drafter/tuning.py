@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product as product_of
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple
 
 from drafter.engine.draft_engine import PROGRAMMATIC_FROM_SM
 from drafter.kernels.attention import AttentionWidths
@@ -58,7 +58,6 @@ SMALL_SD: Final = 0.1
 """Spread of norms and biases, [-]."""
 
 
-@final
 class Product(NamedTuple):
     """A product of weights and tokens in a draft step or an extend pass."""
 
@@ -180,7 +179,6 @@ class WrittenLaunches(Launches):
         return element_error(self.out, self._truth)
 
 
-@final
 class GateUpLaunches(WrittenLaunches):
     """First half of the MLP: `gate_up`.
 
@@ -220,7 +218,6 @@ class GateUpLaunches(WrittenLaunches):
 _INDEX_BITS: Final = 0x7FFFFFFF
 
 
-@final
 class HeadLaunches(Launches):
     """The head of a chain: `head`, which keeps of each tile maximum, sum of exponentials and best id.
 
@@ -300,7 +297,6 @@ class HeadLaunches(Launches):
 _NUM_EMBEDDED: Final = 64
 
 
-@final
 class InputLaunches(WrittenLaunches):
     """Queries with keys and values of up to `FUSED_NORM_TOKENS` tokens: `input_product`.
 
@@ -363,7 +359,6 @@ class InputLaunches(WrittenLaunches):
         return self.exact() if self.bias is None else self.exact() + self.bias.double()
 
 
-@final
 class LinearLaunches(WrittenLaunches):
     """Fusion, queries with keys and values, output projection, second half of the MLP: `linear`.
 
@@ -430,12 +425,7 @@ def launches_of(
         kinds["qkv"] = InputLaunches
     kind = kinds.get(product.name, LinearLaunches)
     return kind(
-        product,
-        tokens,
-        copies=copies,
-        dtype=dtype,
-        device=device,
-        programmatic=programmatic,
+        product, tokens, copies=copies, dtype=dtype, device=device, programmatic=programmatic
     )
 
 

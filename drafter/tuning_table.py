@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
 from importlib.resources import files
 from pathlib import Path
-from typing import Final, final
+from typing import Final
 
 from specmodel.errors import FormatError, ParameterError
 
@@ -21,7 +21,6 @@ WAYS: Final = ("compiled", "measured")
 """What a row may rest on."""
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class TileRow:
     """One row of the table."""

@@ -13,12 +13,7 @@ from specmodel.hardware import Gpu
 @click.argument("checkpoint", metavar="CHECKPOINT|SHAPE")
 @load_options
 def command(
-    *,
-    checkpoint: str,
-    gpus: tuple[Gpu, ...],
-    context_tokens: int,
-    batch_size: int,
-    as_json: bool,
+    *, checkpoint: str, gpus: tuple[Gpu, ...], context_tokens: int, batch_size: int, as_json: bool
 ) -> None:
     """Say what a draft model is: layout, switches, shapes, bytes and floor of a step.
 
@@ -31,10 +26,7 @@ def command(
     specmodel drafter inspect gpt-oss --gpu B200 --json
     """
     from drafter.floors import step_floor
-    from drafter.report.inspection_text import (
-        inspection_json,
-        inspection_text,
-    )
+    from drafter.report.inspection_text import inspection_json, inspection_text
 
     subject = named_subject(checkpoint)
     floors = [

@@ -93,10 +93,7 @@ def device_errors(hint: str) -> Iterator[None]:
 
     Any other error passes: one that is a defect should show where it comes from.
     """
-    from drafter.timing.device import (
-        first_line,
-        is_compiler_error,
-    )
+    from drafter.timing.device import first_line, is_compiler_error
     from drafter.torch_extra import torch
 
     try:

@@ -1,7 +1,7 @@
 """Buckets of a draft: what a graph is captured for, and which one serves a request."""
 
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final
 
 from drafter.kernels.latent_attention import LATENT_ROWS
 from drafter.spec import DraftSpec
@@ -23,7 +23,6 @@ MOST_PARTS: Final = 128
 """Parts that a merge reads, [-]."""
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
     """What one graph holds for.

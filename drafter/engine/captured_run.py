@@ -3,7 +3,7 @@
 import ctypes
 import warnings
 from collections.abc import Callable
-from typing import Final, final
+from typing import Final
 
 import torch
 
@@ -12,7 +12,6 @@ from specmodel.errors import ParameterError
 _WARM_RUNS: Final = 2
 
 
-@final
 class GraphPool:
     """Memory that several graphs share for what they allocate inside; they must not run at once.
 
@@ -23,7 +22,6 @@ class GraphPool:
         self.handle = torch.cuda.graph_pool_handle()
 
 
-@final
 class CapturedRun:
     """A captured sequence of launches.
 
@@ -32,11 +30,7 @@ class CapturedRun:
     """
 
     def __init__(
-        self,
-        run: Callable[[], None],
-        *,
-        device: torch.device,
-        pool: "GraphPool | None" = None,
+        self, run: Callable[[], None], *, device: torch.device, pool: "GraphPool | None" = None
     ) -> None:
         if device.type != "cuda":
             raise ParameterError("device", device, "a CUDA device", "run eagerly instead")

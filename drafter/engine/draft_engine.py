@@ -1,7 +1,7 @@
 """Drafts that are asked for: shared state of all buckets, one captured graph for each."""
 
 from collections.abc import Mapping
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import torch
 
@@ -30,7 +30,6 @@ from drafter.spec import DraftSpec
 from specmodel.errors import ParameterError
 
 
-@final
 class SharedState:
     """Weights, cache and angles of a draft model.
 
@@ -115,7 +114,6 @@ class BucketRun(NamedTuple):
     graph: CapturedRun | None
 
 
-@final
 class DraftEngine:
     """Drafts of up to `most_requests` requests, whose caches it keeps.
 

@@ -1,7 +1,7 @@
 """The draft model of one request: extend passes, draft steps, and the map to target tokens."""
 
 from collections.abc import Mapping
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,7 +33,6 @@ class DraftPass(NamedTuple):
         return DraftPass(self.logits[-1:], self.carry[-1:], self.cache)
 
 
-@final
 class DraftModel:
     """An EAGLE-3 draft model with every switch of its spec, one request at a time.
 
@@ -75,11 +74,7 @@ class DraftModel:
         return KvCache.empty(self.spec, dtype=self.dtype)
 
     def extend(
-        self,
-        tokens: Tensor,
-        aux_states: Tensor,
-        positions: Tensor,
-        cache: KvCache | None = None,
+        self, tokens: Tensor, aux_states: Tensor, positions: Tensor, cache: KvCache | None = None
     ) -> DraftPass:
         """First pass of a round, over tokens that the target has accepted."""
         hidden = fuse_states(self.spec, self.weights, aux_states.to(self.dtype))
@@ -103,10 +98,7 @@ class DraftModel:
                 sliding_window=spec.sliding_window,
             )
         table = RotaryTable.at(
-            positions,
-            self._frequencies,
-            magnitude=rotary_magnitude(spec.rope),
-            dtype=self.dtype,
+            positions, self._frequencies, magnitude=rotary_magnitude(spec.rope), dtype=self.dtype
         )
         residual, cache = draft_layer(
             spec,

@@ -1,7 +1,7 @@
 """Drafts of the reference: a chain, a tree, and the choice of its best nodes."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self, final
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -11,7 +11,6 @@ from drafter.reference.layer import KvCache, visible_in_tree
 from specmodel.errors import ParameterError
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainDraft:
     """The draft of one round, its first token at index 0."""
@@ -153,7 +152,6 @@ def ancestor_mask(parents: Tensor) -> Tensor:
     return mask
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeDraft:
     """What the target verifies; row 0 is the root, the last accepted token."""

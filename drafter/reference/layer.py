@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self, final
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -48,7 +48,6 @@ def visible_in_tree(
     return seen
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvCache:
     """Keys and values of one request, in the order in which they were written.

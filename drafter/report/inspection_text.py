@@ -11,19 +11,33 @@ from drafter.spec import DraftSpec, Rope
 from specmodel.text_layout import WIDTH, labelled, microseconds, noted, table
 from specmodel.units import GIGA, MEGA, MICRO, TERA
 
-FLOOR_NOTE = "a floor is a bound from bytes and bandwidth; nothing was measured here"
-"""Said in every report."""
+SCHEMA_VERSION: Final = 1
+"""Layout of the JSON; it rises when a key changes its meaning."""
+
+_FLOOR_NOTE: Final = "a floor is a bound from bytes and bandwidth; nothing was measured here"
+_FLOOR_TABLE_NOTE: Final = (
+    "Least time of a draft step, from its bytes and the datasheet's bandwidth (and the bf16 rate where that is "
+    "slower). Nothing here was measured; kernels and launches come on top. MB: weights that a step reads "
+    "(bf16)."
+)
+_SHORT: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
 def inspection_text(
     subject: Subject, floors: Sequence[Floor], context_tokens: int, batch_size: int
 ) -> str:
     """Return a draft model as text for a terminal."""
-    notes = [noted(note) for note in (*subject.notes, FLOOR_NOTE)]
+    work = floors[0].work
+    load = labelled(
+        "a step",
+        f"batch {batch_size}, context {context_tokens} tokens: {work.weight_bytes / MEGA:.1f} MB weights + "
+        f"{work.cache_bytes / MEGA:.1f} MB cache, {work.flop / GIGA:.2f} GFLOP",
+    )
+    notes = [noted(note) for note in (*subject.notes, _FLOOR_NOTE)]
     pieces = [
         "\n".join(_facts(subject)),
         _weights(step_weights(subject.spec)),
-        _load(floors[0], context_tokens, batch_size) + "\n" + _floors(floors),
+        f"{load}\n{_floors(floors)}",
         "\n".join(["Notes", *notes]),
     ]
     return "\n\n".join(pieces)
@@ -32,19 +46,24 @@ def inspection_text(
 def _facts(subject: Subject) -> list[str]:
     """What it is, in labelled lines."""
     spec = subject.spec
+    same_width = spec.hidden_size == spec.target_hidden_size
+    target = "as the target" if same_width else f"target {spec.target_hidden_size}"
+    vocabulary = f"{spec.draft_vocab_size} of {spec.target_vocab_size} tokens"
+    if subject.num_tensors:
+        vocabulary += f"; map: {subject.vocabulary_map}"
+    switches = [name for name in SWITCHES if name != "use_aux_hidden_state" and getattr(spec, name)]
+    if not spec.use_aux_hidden_state:
+        switches.append("use_aux_hidden_state off")
     lines = [
         labelled("draft model", f"{subject.name} ({subject.kind})"),
         labelled("layout", subject.layout),
         labelled("target model", subject.target_model or "not stated"),
-        labelled("widths", _widths(spec)),
+        labelled("widths", f"hidden {spec.hidden_size} ({target}), MLP {spec.mlp_width}, 1 layer"),
         labelled("attention", _attention(spec)),
         labelled("rope", _rope(spec.rope)),
-        labelled(
-            "vocabulary",
-            f"{spec.draft_vocab_size} of {spec.target_vocab_size} tokens{_map(subject)}",
-        ),
+        labelled("vocabulary", vocabulary),
         labelled("fed with", _states(subject)),
-        labelled("switches", ", ".join(_switches_on(spec)) or "none"),
+        labelled("switches", ", ".join(switches) or "none"),
     ]
     if subject.num_tensors:
         stored = ", ".join(
@@ -57,21 +76,6 @@ def _facts(subject: Subject) -> list[str]:
     ]
     lines += [labelled("source", each) for each in subject.sources]
     return lines
-
-
-def _map(subject: Subject) -> str:
-    """The map between the vocabularies in words; a shape has none."""
-    return f"; map: {subject.vocabulary_map}" if subject.num_tensors else ""
-
-
-def _widths(spec: DraftSpec) -> str:
-    """Widths in words."""
-    target = (
-        "as the target"
-        if spec.hidden_size == spec.target_hidden_size
-        else f"target {spec.target_hidden_size}"
-    )
-    return f"hidden {spec.hidden_size} ({target}), MLP {spec.mlp_width}, 1 layer"
 
 
 def _attention(spec: DraftSpec) -> str:
@@ -106,12 +110,6 @@ def _states(subject: Subject) -> str:
     return f"{spec.num_aux_states} states of the target; {where}"
 
 
-def _switches_on(spec: DraftSpec) -> list[str]:
-    """Names of the switches that are not at their usual side."""
-    on = [name for name in SWITCHES if name != "use_aux_hidden_state" and getattr(spec, name)]
-    return on if spec.use_aux_hidden_state else [*on, "use_aux_hidden_state off"]
-
-
 def _weights(weights: StepWeights) -> str:
     """Parameters of a step, by part."""
     parts = {
@@ -121,29 +119,14 @@ def _weights(weights: StepWeights) -> str:
         "head": weights.head,
     }
     rows = [["weights of a step", "parameters", "MB (bf16)", "share"]]
-    rows += [
-        [name, f"{count / MEGA:.1f} M", f"{2 * count / MEGA:.1f}", f"{count / weights.step:.0%}"]
-        for name, count in (*parts.items(), ("all", weights.step))
-    ]
-    rows.append(
-        [
-            "fusion (extend only)",
-            f"{weights.fusion / MEGA:.1f} M",
-            f"{2 * weights.fusion / MEGA:.1f}",
-            "",
-        ]
-    )
+    for name, count in (
+        *parts.items(),
+        ("all", weights.step),
+        ("fusion (extend only)", weights.fusion),
+    ):
+        share = "" if name.startswith("fusion") else f"{count / weights.step:.0%}"
+        rows.append([name, f"{count / MEGA:.1f} M", f"{2 * count / MEGA:.1f}", share])
     return table(rows, align="lrrr")
-
-
-def _load(floor: Floor, context_tokens: int, batch_size: int) -> str:
-    """What a step moves and computes at the load."""
-    work = floor.work
-    return labelled(
-        "a step",
-        f"batch {batch_size}, context {context_tokens} tokens: {work.weight_bytes / MEGA:.1f} MB weights + "
-        f"{work.cache_bytes / MEGA:.1f} MB cache, {work.flop / GIGA:.2f} GFLOP",
-    )
 
 
 def _floors(floors: Sequence[Floor]) -> str:
@@ -168,42 +151,19 @@ def inspection_json(
     subject: Subject, floors: Sequence[Floor], context_tokens: int, batch_size: int
 ) -> dict[str, Any]:
     """Return a draft model for machines."""
-    weights, work = step_weights(subject.spec), floors[0].work
+    weights, facts = step_weights(subject.spec), dataclasses.asdict(subject)
+    last = {name: facts.pop(name) for name in ("sources", "notes")}
     return {
         "schema_version": SCHEMA_VERSION,
-        "name": subject.name,
-        "kind": subject.kind,
-        "layout": subject.layout,
-        "target_model": subject.target_model,
-        "spec": dataclasses.asdict(subject.spec),
-        "aux_layer_ids": None if subject.aux_layer_ids is None else list(subject.aux_layer_ids),
-        "stored_bytes": subject.stored_bytes,
-        "num_tensors": subject.num_tensors,
-        "vocabulary_map": subject.vocabulary_map,
-        "replaced": subject.replaced,
+        **facts,
         "parameters": {**dataclasses.asdict(weights), "step": weights.step},
         "context_tokens": context_tokens,
         "batch_size": batch_size,
-        "weight_bytes": work.weight_bytes,
-        "cache_bytes": work.cache_bytes,
-        "extend_bytes": work.extend_bytes,
-        "flop": work.flop,
+        **dataclasses.asdict(floors[0].work),
         "measured": False,
         "floors": [floor_json(floor) for floor in floors],
-        "sources": list(subject.sources),
-        "notes": list(subject.notes),
+        **last,
     }
-
-
-SCHEMA_VERSION: Final = 1
-"""Layout of the JSON; it rises when a key changes its meaning."""
-
-FLOOR_TABLE_NOTE: Final = (
-    "Least time of a draft step, from its bytes and the datasheet's bandwidth (and the bf16 rate where that is "
-    "slower). Nothing here was measured; kernels and launches come on top. MB: weights that a step reads "
-    "(bf16)."
-)
-"""Said below every table."""
 
 
 def floors_text(floors: Mapping[str, Sequence[Floor]], context_tokens: int, batch_size: int) -> str:
@@ -218,7 +178,7 @@ def floors_text(floors: Mapping[str, Sequence[Floor]], context_tokens: int, batc
             end -= 1
         tables.append(_table(floors, start, end))
         start = end
-    return "\n\n".join([title, *tables, noted(FLOOR_TABLE_NOTE)])
+    return "\n\n".join([title, *tables, noted(_FLOOR_TABLE_NOTE)])
 
 
 def _table(floors: Mapping[str, Sequence[Floor]], start: int, end: int) -> str:
@@ -255,10 +215,7 @@ def floors_json(
         "draft_models": [
             {
                 "name": name,
-                "weight_bytes": each[0].work.weight_bytes,
-                "cache_bytes": each[0].work.cache_bytes,
-                "extend_bytes": each[0].work.extend_bytes,
-                "flop": each[0].work.flop,
+                **dataclasses.asdict(each[0].work),
                 "floors": [floor_json(floor) for floor in each],
             }
             for name, each in floors.items()
@@ -278,12 +235,6 @@ def floor_json(floor: Floor) -> dict[str, Any]:
         "extend_adds_us": floor.extend_adds_s / MICRO,
         "compute_bound": floor.compute_bound,
     }
-
-
-"""Layout of the JSON; it rises when a key changes its meaning."""
-
-
-_SHORT: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
 def checks_text(results: Sequence[CheckResult], where: str) -> str:
@@ -309,32 +260,30 @@ def checks_text(results: Sequence[CheckResult], where: str) -> str:
         f"for a checkpoint twice what torch loses where that is more, up to {MOST_ALLOWED:g}; tokens: "
         "best guesses that agree, of those whose margin is large enough to tell."
     )
-    notes = [noted(note)]
+    notes = [note]
     if any(each.quantity in {GRAPH, OVERLAP} for each in results):
         notes.append(
-            noted(
-                "graph = eager: 0 where every bit is that of launches in turn, else 1; overlap ~ eager: "
-                "the largest relative error of scores and cache against launches in turn; tokens: every "
-                "integer of the draft."
-            )
+            "graph = eager: 0 where every bit is that of launches in turn, else 1; overlap ~ eager: "
+            "the largest relative error of scores and cache against launches in turn; tokens: every "
+            "integer of the draft."
         )
-    coarse = [each for each in results if not each.passed and _is_coarse(each)]
+    coarse = {
+        _SHORT[each.dtype]
+        for each in results
+        if not each.passed
+        and each.torch_error is not None
+        and not TORCH_ERRORS * each.torch_error <= MOST_ALLOWED
+    }
     if coarse:
         notes.append(
-            noted(
-                f"in {', '.join(sorted({_SHORT[each.dtype] for each in coarse}))} torch itself loses more "
-                "than a check can tell from wrong kernels; check these weights with --dtype float32"
-            )
+            f"in {', '.join(sorted(coarse))} torch itself loses more "
+            "than a check can tell from wrong kernels; check these weights with --dtype float32"
         )
     verdict = f"{failed} of {len(results)} failed" if failed else f"all {len(results)} passed"
     title = f"Kernels on {where}"
-    return "\n\n".join([title, table(rows, align="lllrrrrl"), "\n".join(notes), verdict])
-
-
-def _is_coarse(result: CheckResult) -> bool:
-    """Whether the type costs these weights so much that nothing can be said of the kernels."""
-    lost = result.torch_error
-    return lost is not None and not TORCH_ERRORS * lost <= MOST_ALLOWED
+    return "\n\n".join(
+        [title, table(rows, align="lllrrrrl"), "\n".join(map(noted, notes)), verdict]
+    )
 
 
 def checks_json(results: Sequence[CheckResult], where: str) -> dict[str, Any]:

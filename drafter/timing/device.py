@@ -1,7 +1,7 @@
 """What a device says of itself, and how it fails."""
 
 import ctypes
-from typing import Final, final
+from typing import Final
 
 import torch
 
@@ -46,7 +46,6 @@ _MEMORY_CLOCK: Final = 2
 _TEXT_BYTES: Final = 96
 
 
-@final
 class DeviceFacts:
     """What the driver's management library says of one device.
 

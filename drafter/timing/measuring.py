@@ -46,13 +46,7 @@ from drafter.timing.works import (
     fitting_contexts,
     load_works,
 )
-from specmodel.measurement import (
-    DraftRecord,
-    DraftShapes,
-    DraftTiming,
-    ExtendTiming,
-    StepTiming,
-)
+from specmodel.measurement import DraftRecord, DraftShapes, DraftTiming, ExtendTiming, StepTiming
 from specmodel.measurement.draft_record import COLD, DRY
 from specmodel.version import __version__
 

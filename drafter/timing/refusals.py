@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from specmodel.measurement import (
 from specmodel.units import MICRO, PERCENT
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
     """Times of one work in two identical runs, between which other works ran.
@@ -62,7 +61,6 @@ class Samples:
         return len(self.first) + len(self.second)
 
 
-@final
 class Difference(NamedTuple):
     """Time of what one work does more than another."""
 
@@ -93,7 +91,6 @@ def difference(whole: Samples, part: Samples) -> Difference:
     )
 
 
-@final
 class Line(NamedTuple):
     """A line through times of drafts over their number of steps."""
 
@@ -262,7 +259,6 @@ def check_line(what: str, times_s: Mapping[int, float]) -> None:
         )
 
 
-@final
 @dataclass
 class Findings:
     """Rows and notes of a record that is being measured."""

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, final
+from typing import NamedTuple, Protocol
 
 import torch
 import triton
@@ -91,7 +91,6 @@ class Stopwatch(Protocol):
         ...
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplePlan:
     """How much is sampled."""
@@ -150,7 +149,6 @@ def _warm_up(ready: Mapping[str, Prepared], stopwatch: Stopwatch, plan: SamplePl
             return
 
 
-@final
 class CudaStopwatch:
     """Times works on one CUDA device.
 
@@ -237,7 +235,6 @@ class DryWork(NamedTuple):
         """Do nothing: the work ran when it was prepared."""
 
 
-@final
 class DryStopwatch:
     """Runs each work once and shows its made-up time, so that a whole measurement can be rehearsed.
 

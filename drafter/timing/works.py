@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple
 
 import torch
 from torch.nn.attention.bias import causal_lower_right
@@ -49,7 +49,6 @@ class NoAttentionKernelError(SpecModelError, RuntimeError):
         super().__init__(f"torch has no kernel of attention for it: {reason}")
 
 
-@final
 class TorchBaseline:
     """A chain of drafts in torch, on static buffers, so that a graph can be captured of it.
 
@@ -198,7 +197,6 @@ class TorchBaseline:
         return token
 
 
-@final
 class BaselineStep(NamedTuple):
     """A step and a whole draft of the baseline."""
 
@@ -232,7 +230,6 @@ def baseline_step(samples: Mapping[str, Samples], depths: Sequence[int]) -> Base
     return BaselineStep(step, whole)
 
 
-@final
 class StepLoad(NamedTuple):
     """A load of a draft step."""
 
@@ -244,7 +241,6 @@ class StepLoad(NamedTuple):
         return f"batch {self.batch_size}, context {self.context_tokens}, topk {self.topk}"
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingGrid:
     """What is timed.
@@ -261,13 +257,7 @@ class TimingGrid:
     plan: SamplePlan = field(default_factory=SamplePlan)
 
     def __post_init__(self) -> None:
-        axes = {
-            "batch_sizes": 1,
-            "contexts": 0,
-            "topks": 1,
-            "depths": 1,
-            "accepted": 1,
-        }
+        axes = {"batch_sizes": 1, "contexts": 0, "topks": 1, "depths": 1, "accepted": 1}
         for name, least in axes.items():
             values: tuple[int, ...] = getattr(self, name)
             if not values or min(values) < least or len(set(values)) < len(values):
@@ -330,7 +320,6 @@ def fitting_contexts(
     return tuple(sorted(fits))
 
 
-@final
 class TimeLimit:
     """A moment after which no load is begun.
 
@@ -367,7 +356,6 @@ MADE_UP_BYTES_PER_S: Final = 1e9
 _MADE_UP_FLUSH_S: Final = 1e-4
 
 
-@final
 class WorkSource(NamedTuple):
     """What works are made from."""
 
@@ -460,7 +448,6 @@ class BaselineFailedError(SpecModelError, RuntimeError):
         super().__init__(f"{load}: the torch baseline failed: {reason}")
 
 
-@final
 class LoadWorks(NamedTuple):
     """Works of a load."""
 
