@@ -184,7 +184,7 @@ def held_out(table: Table, form: ModelError) -> tuple[Array, Array]:
     fit = fit_physical(table.rig, part(times, known), form=form)
     rounds = loads.take(asked)
     steps = rounds.base_steps()
-    mean, covariance = _predicted(fit, table.rig, rounds.joined(steps))
+    mean, covariance = _predicted(fit, table.rig, Loads.concatenated(rounds, steps))
     count = len(rounds)
     ratio = np.hstack([np.eye(count), -np.eye(count)])
     at = dict(zip(_keys(loads), times.log_time.tolist(), strict=True))

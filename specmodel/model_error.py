@@ -1,6 +1,5 @@
 """What the hardware model misses at a load: a smooth error that loads near each other share."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -130,19 +129,11 @@ class Loads:
         """Some of them."""
         return Loads(*(getattr(self, each.name)[chosen] for each in fields(self)))
 
-    def joined(self, other: "Loads") -> "Loads":
-        """These and others, in this order."""
-        return Loads.concatenated([self, other])
-
     @classmethod
-    def concatenated(cls, several: "Sequence[Loads]") -> "Loads":
+    def concatenated(cls, *several: "Loads") -> "Loads":
         """Loads one after another."""
-        return cls(
-            *(
-                np.concatenate([getattr(loads, each.name) for loads in several])
-                for each in fields(cls)
-            )
-        )
+        names = [each.name for each in fields(cls)]
+        return cls(*(np.concatenate([getattr(each, name) for each in several]) for name in names))
 
 
 def error_covariance(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from specmodel.errors import FitError, ParameterError
 from specmodel.model_error import (
@@ -26,6 +26,14 @@ _LEAST_SPREAD: Final = 1e-9
 
 _MOST_TOKENS: Final = 1e12
 """Of anything that is counted in a load. [-]"""
+
+_LEAST_LOAD: Final = {
+    "num_steps": 0.0,
+    "topk": 1.0,
+    "num_draft_tokens": 1.0,
+    "batch_size": 1.0,
+    "context_tokens": 0.0,
+}
 
 _ROUNDED: Final = 1e-6
 """What the digits of a file may break of a covariance over that of the prior. [-]"""
@@ -70,28 +78,23 @@ class PhysicalFit:
 
     def __post_init__(self) -> None:
         count, rows = len(self.factors), len(self.measured.loads)
-        shapes = {
-            "mean": (count,),
-            "covariance": (count, count),
-            "prior_sd": (count,),
-            "residual": (rows,),
-            "noise_sd": (rows,),
-            "shared_sd": (rows,),
-        }
-        for name, shape in shapes.items():
-            _check_array(name, getattr(self, name), shape)
-        for name in ("prior_sd", "noise_sd"):
-            if not np.all(getattr(self, name) >= _LEAST_SPREAD):
-                raise ParameterError(name, f"{np.min(getattr(self, name)):g}", "positive")
+        measured = self.measured
+        _check("mean", self.mean, (count,))
+        _check("prior_sd", self.prior_sd, (count,), least=_LEAST_SPREAD)
+        _check("covariance", self.covariance, (count, count))
+        _check("residual", self.residual, (rows,))
+        _check("noise_sd", self.noise_sd, (rows,), least=_LEAST_SPREAD)
+        _check("shared_sd", self.shared_sd, (rows,))
         if not 0 <= self.non_decode_share < 1:
             raise ParameterError("non_decode_share", self.non_decode_share, "in [0, 1)")
         if not 0 <= self.non_decode_sd <= 1:
             raise ParameterError("non_decode_sd", self.non_decode_sd, "in [0, 1]")
         _check_covariance(self.covariance, self.prior_sd)
-        _check_loads(self.measured.loads, rows)
-        _check_array("log_time", self.measured.log_time, (rows,))
-        _check_array("jacobian", self.measured.jacobian, (rows, count))
-        _check_share("target_share", self.measured.target_share, rows)
+        for name, least in _LEAST_LOAD.items():
+            _check(name, getattr(measured.loads, name), (rows,), least=least, most=_MOST_TOKENS)
+        _check("log_time", measured.log_time, (rows,))
+        _check("jacobian", measured.jacobian, (rows, count))
+        _check("target_share", measured.target_share, (rows,), least=0.0, most=1.0)
 
     @classmethod
     def from_prior(
@@ -134,6 +137,11 @@ class PhysicalFit:
         found[list(own)] = 0.0
         return found
 
+    def share_at(self, error: ArrayLike) -> Array:
+        """Non-decode share at an error in standard deviations."""
+        share = self.non_decode_share + self.non_decode_sd * np.asarray(error)
+        return np.asarray(np.clip(share, 0.0, 0.99))
+
     def predict(self, *asked: Priced) -> tuple[Array, Array]:
         r"""Joint prediction of ln times at the loads of several rigs.
 
@@ -153,25 +161,35 @@ class PhysicalFit:
         if any(each.jacobian.shape[1] != self.mean.size for each in asked):
             raise ParameterError("jacobian", "other factors", f"{self.mean.size} factors")
         mean = np.append(np.concatenate([each.log_time for each in asked]), 0.0)
-        shared, own = (
-            np.vstack([*(_of(each, chosen=chosen) for each in asked), np.zeros(self.mean.size)])
-            for chosen in (False, True)
-        )
-        between = _between_measured if len(known.loads) else _between_unmeasured
+        none = np.zeros(self.mean.size)
+        own = np.vstack([*map(_own_slopes, asked), none])
+        slopes = np.vstack([*(each.jacobian for each in asked), none]) - own
         covariance = np.eye(mean.size)
-        covariance[:-1, :-1] = np.block([[between(a, b, self.form) for b in asked] for a in asked])
+        covariance[:-1, :-1] = np.block([[self._between(a, b) for b in asked] for a in asked])
         covariance += (own * np.square(self.prior_sd)) @ own.T
-        if not len(known.loads):
-            return _sensible(mean, covariance + shared @ self.covariance @ shared.T)
-        cross = np.vstack([*(between(each, known, self.form) for each in asked), -self.shared_sd])
-        gain = np.linalg.solve(self._measured_covariance(), cross.T).T
-        slopes = shared - gain @ known.jacobian
-        covariance += slopes @ self.covariance @ slopes.T - gain @ cross.T
-        return _sensible(mean + gain @ self.residual, covariance)
+        if len(known.loads):
+            cross = np.vstack([*(self._between(each, known) for each in asked), -self.shared_sd])
+            inside = measured_covariance(known, self.noise_sd, self.shared_sd, self.form)
+            gain = np.linalg.solve(inside, cross.T).T
+            slopes -= gain @ known.jacobian
+            mean += gain @ self.residual
+            covariance -= gain @ cross.T
+        covariance += slopes @ self.covariance @ slopes.T
+        if not np.all(np.abs([mean, np.diag(covariance)]) <= _LARGEST):
+            raise FitError(
+                "the physical form of this calibration gives no sensible time; check its points, and "
+                "run `specmodel fit` again"
+            )
+        return mean, covariance
 
-    def _measured_covariance(self) -> Array:
-        """Covariance of the measurements given the factors."""
-        return measured_covariance(self.measured, self.noise_sd, self.shared_sd, self.form)
+    def _between(self, first: Priced, second: Priced) -> Array:
+        """Covariance of the errors of two rigs: changes of a measured one, or equally unknown."""
+        same = error_covariance(
+            first.loads, first.target_share, second.loads, second.target_share, self.form
+        )
+        if len(self.measured.loads):
+            return (1.0 + ADDED_PER_CHANGE * len(first.changes & second.changes)) * same
+        return SHARED_PER_CHANGE ** len(first.changes ^ second.changes) * same
 
 
 def measured_covariance(
@@ -186,36 +204,25 @@ def measured_covariance(
     return np.asarray(found + np.diag(np.square(noise_sd)) + np.outer(shared_sd, shared_sd))
 
 
-def _of(one: Priced, *, chosen: bool) -> Array:
-    """Slopes of the rig's own factors, or of the others."""
-    own = np.zeros(one.jacobian.shape[1], dtype=bool)
-    own[list(one.own)] = True
-    return np.where(own == chosen, one.jacobian, 0.0)
+def _own_slopes(one: Priced) -> Array:
+    """Slopes of the factors that a rig does not share, and 0 elsewhere."""
+    own = np.zeros_like(one.jacobian)
+    own[:, [*one.own]] = one.jacobian[:, [*one.own]]
+    return own
 
 
-def _between_measured(first: Priced, second: Priced, form: ModelError) -> Array:
-    """Covariance of the form's errors of two rigs, each the measured one with changes."""
-    grown = 1.0 + ADDED_PER_CHANGE * len(first.changes & second.changes)
-    return grown * _same_rig(first, second, form)
-
-
-def _between_unmeasured(first: Priced, second: Priced, form: ModelError) -> Array:
-    """Covariance of the form's errors of two rigs that are equally unknown."""
-    share = SHARED_PER_CHANGE ** len(first.changes ^ second.changes)
-    return share * _same_rig(first, second, form)
-
-
-def _same_rig(first: Priced, second: Priced, form: ModelError) -> Array:
-    """Covariance of the form's errors as if of one rig."""
-    return error_covariance(
-        first.loads, first.target_share, second.loads, second.target_share, form
-    )
-
-
-def _check_array(name: str, values: Array, shape: tuple[int, ...]) -> None:
-    """Refuse an array of another shape, or one that holds what is no number or far from any."""
-    if values.shape != shape or not np.all(np.abs(values) <= _LARGEST):
-        raise ParameterError(name, f"shape {values.shape}", f"finite, of shape {shape}")
+def _check(
+    name: str,
+    values: Array,
+    shape: tuple[int, ...],
+    *,
+    least: float = -_LARGEST,
+    most: float = _LARGEST,
+) -> None:
+    """Refuse an array of another shape, or one that holds what is no number or outside its bounds."""
+    if values.shape != shape or not np.all((values >= least) & (values <= most)):
+        allowed = f"of shape {shape}, from {least:g} to {most:g}"
+        raise ParameterError(name, f"shape {values.shape}", allowed)
 
 
 def _check_covariance(covariance: Array, prior_sd: Array) -> None:
@@ -227,29 +234,3 @@ def _check_covariance(covariance: Array, prior_sd: Array) -> None:
     if values[0] < -_ROUNDED or values[-1] > 1.0 + _ROUNDED:
         allowed = "positive semi-definite and no wider than the prior"
         raise ParameterError("covariance", "another one", allowed)
-
-
-def _check_loads(loads: Loads, rows: int) -> None:
-    """Refuse loads of another number, or that nothing can have measured."""
-    least = {"num_steps": 0, "topk": 1, "num_draft_tokens": 1, "batch_size": 1, "context_tokens": 0}
-    for name, lowest in least.items():
-        values = getattr(loads, name)
-        if values.shape != (rows,) or not np.all((values >= lowest) & (values <= _MOST_TOKENS)):
-            raise ParameterError(name, f"shape {values.shape}", f"{rows} numbers from {lowest}")
-
-
-def _check_share(name: str, share: Array, rows: int) -> None:
-    """Refuse shares of another number, or outside 0 to 1."""
-    if share.shape != (rows,) or not np.all((share >= 0) & (share <= 1)):
-        raise ParameterError(name, f"shape {share.shape}", f"{rows} shares in [0, 1]")
-
-
-def _sensible(mean: Array, covariance: Array) -> tuple[Array, Array]:
-    """A prediction, unless it is of no time that a clock shows."""
-    sound = np.all(np.abs(mean) <= _LARGEST) and np.all(np.diag(covariance) <= _LARGEST)
-    if not sound:
-        raise FitError(
-            "the physical form of this calibration gives no sensible time; check its points, and "
-            "run `specmodel fit` again"
-        )
-    return mean, covariance

@@ -248,10 +248,7 @@ def predict(system: Predictable, questions: Sequence[Question]) -> tuple[Predict
                 break_even_accept_length=_at_least_one(accept_length_over(cost, target, share)),
                 output_tokens_per_s=output,
                 per_user_tokens_per_s=per_user,
-                tpot_s=per_user
-                and Estimate(
-                    median=1.0 / per_user.median, low=1.0 / per_user.high, high=1.0 / per_user.low
-                ),
+                tpot_s=per_user and per_user.inverse(),
                 baseline_tokens_per_s=rate,
                 probability_faster=float(faster[index]),
                 non_decode_share=share,

@@ -97,6 +97,10 @@ class Estimate:
         """The same in another unit; the factor is positive."""
         return Estimate(median=self.median * factor, low=self.low * factor, high=self.high * factor)
 
+    def inverse(self) -> "Estimate":
+        """One over it, of a positive quantity."""
+        return Estimate(median=1.0 / self.median, low=1.0 / self.high, high=1.0 / self.low)
+
 
 @dataclass(frozen=True, kw_only=True)
 class AcceptLength:

@@ -180,8 +180,8 @@ def whatif(
 
         head = "" if known is None else f"{calibration_words(known, source)}\n\n"
         show(head + what_if_text(found))
-    rows = [*found.rows, *([found.together] if found.together else [])]
-    costs = [one.implied_round_cost for one in (found.base, *(row.priced for row in rows)) if one]
+    priced = (found.base, *(row.priced for row in found.all_rows))
+    costs = [one.implied_round_cost for one in priced if one]
     if min(costs) < 1.0 - ROUNDING:
         said = f"rounds of {min(costs):.3g} steps and more are implied; none takes less than one"
         show_notes([f"{said}, so they are taken as 1"])

@@ -6,10 +6,9 @@ import numpy as np
 
 from calibration.rig.prediction import (
     ChangedRig,
-    allreduce_remarks,
     changed_rig,
-    draft_remarks,
-    rig_predictions,
+    rig_notes,
+    rig_prediction,
     speedup_draws,
     speedup_ratio,
     with_load_changes,
@@ -56,17 +55,12 @@ class RigModel:
 
     def predict(self, questions: list[Question]) -> tuple[Prediction, ...]:
         """Predictions on the changed rig."""
-        return rig_predictions(self.rig, questions)
+        return tuple(rig_prediction(self.rig, question) for question in questions)
 
     def notes_on(self, prediction: Prediction, *, accept_known: bool) -> tuple[Note, ...]:
         """What to know of what was measured; the relative form's remarks are not meant."""
         del accept_known
-        question = prediction.question
-        return (
-            *(Note("drafter_record", one) for one in draft_remarks(self.rig, question)),
-            *(Note("measured_allreduce", one) for one in allreduce_remarks(self.rig, question)),
-            *held_to_a_step(prediction),
-        )
+        return rig_notes(self.rig, prediction.question) + held_to_a_step(prediction)
 
     def accept_length_needed(self, prediction: Prediction, target_speedup: float) -> Estimate:
         """Accept length that a predicted configuration needs for a speed-up."""
@@ -104,7 +98,7 @@ def answer_on_rig(
     except (UsageError, ParameterError):  # several configurations: nothing to compare with
         return found._replace(rig=did)
     try:
-        (before,) = rig_predictions(rig.unchanged, [base])
+        before = rig_prediction(rig.unchanged, base)
     except SpecModelError:  # the rig as it is cannot serve this load
         return found._replace(rig=did)
     output, rate = before.output_tokens_per_s, changed.output_tokens_per_s

@@ -242,8 +242,8 @@ def what_if_text(found: WhatIf) -> str:
         "\n".join(_summary(base, found.draft)),
         "\n".join(wrapped(each, first="Warning: ", indent=9) for each in found.warnings),
         _parts(base),
-        _changes([*found.rows, *([found.together] if found.together else [])]),
-        _refused([*found.rows, *([found.together] if found.together else [])]),
+        _changes(found.all_rows),
+        _refused(found.all_rows),
         _elasticities(found),
         wrapped(f"{FIXED_NOTE} {SHARED_NOTES[found.num_points > 0]}"),
         wrapped(FITTED_NOTE.format(found.num_points) if found.num_points else PRIOR_NOTE),
@@ -283,7 +283,7 @@ def _parts(base: ScenarioPrice) -> str:
     return table(rows, align="lrr")
 
 
-def _changes(rows: list[Row]) -> str:
+def _changes(rows: tuple[Row, ...]) -> str:
     """Changes with a price."""
     cells = [["change", "step ms", "round ms", "speed-up", "tokens/s", "x base"]]
     for row in rows:
@@ -315,7 +315,7 @@ def _elasticities(found: WhatIf) -> str:
     return table(rows, align="lrr")
 
 
-def _refused(rows: list[Row]) -> str:
+def _refused(rows: tuple[Row, ...]) -> str:
     """Changes without a price, and why."""
     return "\n".join(
         wrapped(f"{row.label}: {row.reason}", first="not priced: ", indent=12)

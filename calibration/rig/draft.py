@@ -1,10 +1,8 @@
 """The draft model of a rig: said, assumed where nothing is, or measured."""
 
-import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,21 +22,23 @@ MOST_S: Final = 10.0
 _STEP_AXES = ("topk", "batch_size", "context_tokens")
 _EXTEND_AXES = ("tokens", "batch_size", "context_tokens")
 
+_Row = tuple[float, float, float, float]  # a load, and its time
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True)
 class MeasuredDraft:
-    """Times of the passes of a draft model on one GPU."""
+    """Times of the passes of a draft model on one GPU, log-linear between measured loads."""
 
     name: str
     device: str
-    steps: tuple[tuple[float, float, float, float], ...]
-    extends: tuple[tuple[float, float, float, float], ...]
+    steps: tuple[_Row, ...]
+    extends: tuple[_Row, ...]
 
     def __post_init__(self) -> None:
         for name in ("steps", "extends"):
-            rows = getattr(self, name)
-            if not rows or not all(_possible(row) for row in rows):
+            rows = np.array(getattr(self, name)).reshape(-1, 4)
+            sound = (rows >= 0) & (rows < np.inf) & (rows[:, 3:] > 0) & (rows[:, 3:] <= MOST_S)
+            if not len(rows) or not np.all(sound):
                 allowed = f"one or more, times above 0 and up to {MOST_S:g} s"
                 raise ParameterError(f"draft {name}", f"{len(rows)} rows", allowed)
 
@@ -49,34 +49,28 @@ class MeasuredDraft:
 
     def step_s(self, branches: Array, batch_size: Array, context_tokens: Array) -> Array:
         """Time of a decode pass at each load, [s]."""
-        return _times(self.steps, _STEP_AXES, (branches, batch_size, context_tokens))
+        return _times(self.steps, _STEP_AXES, branches, batch_size, context_tokens)
 
     def extend_s(self, rows: Array, batch_size: Array, context_tokens: Array) -> Array:
         """Time of a first pass at each load, [s]."""
-        return _times(self.extends, _EXTEND_AXES, (rows, batch_size, context_tokens))
+        return _times(self.extends, _EXTEND_AXES, rows, batch_size, context_tokens)
 
     def outside(
         self, *, topk: float, num_draft_tokens: float, batch_size: float, context_tokens: float
     ) -> tuple[str, ...]:
         """Axes on which a load is outside what was measured, in words."""
         load = (batch_size, context_tokens)
-        found = (
-            interpolate(_points(self.steps), (topk, *load), _STEP_AXES),
-            interpolate(_points(self.extends), (num_draft_tokens, *load), _EXTEND_AXES),
-        )
-        words = [
+        step = interpolate(_points(self.steps), (topk, *load), _STEP_AXES)
+        extend = interpolate(_points(self.extends), (num_draft_tokens, *load), _EXTEND_AXES)
+        words = (
             f"{one.axis} {one.value:g}, measured {one.low:g} to {one.high:g}"
-            for each in found
-            for one in each.beyond
-        ]
+            for one in (*step.beyond, *extend.beyond)
+        )
         return tuple(dict.fromkeys(words))
 
 
 def measured_draft(record: DraftRecord) -> MeasuredDraft:
-    """Times of a record.
-
-    Times between measured loads are log-linear.
-    """
+    """Times of a record."""
     record.check_usable()
     return MeasuredDraft(
         name=record.draft_model,
@@ -97,30 +91,16 @@ def read_measured_draft(path: Path) -> MeasuredDraft:
     return measured_draft(load_record(path))
 
 
-def _possible(row: Sequence[float]) -> bool:
-    """Whether a row is of a load and of a time that a pass may take."""
-    return len(row) == 4 and all(0 <= value < np.inf for value in row) and 0 < row[3] <= MOST_S
-
-
-def _times(
-    rows: Sequence[tuple[float, float, float, float]],
-    axes: tuple[str, str, str],
-    at: tuple[Array, Array, Array],
-) -> Array:
+def _times(rows: tuple[_Row, ...], axes: tuple[str, str, str], *at: Array) -> Array:
     """Times at loads, each different load once."""
     points = _points(rows)
-    arrays = np.broadcast_arrays(*at)
-    table = np.stack([np.ravel(each) for each in arrays], axis=1)
-    loads, back = np.unique(table, axis=0, return_inverse=True)
-    times = np.array(
-        [interpolate(points, tuple(load), axes).value for load in loads.tolist()], dtype=np.float64
-    )
-    return np.asarray(times[np.ravel(back)].reshape(arrays[0].shape))
+    table = np.stack(np.broadcast_arrays(*at), axis=-1)
+    loads, back = np.unique(table.reshape(-1, 3), axis=0, return_inverse=True)
+    times = np.array([interpolate(points, tuple(load), axes).value for load in loads.tolist()])
+    return times[np.ravel(back)].reshape(table.shape[:-1])
 
 
-def _points(
-    rows: Sequence[tuple[float, float, float, float]],
-) -> dict[tuple[float, ...], float]:
+def _points(rows: tuple[_Row, ...]) -> dict[tuple[float, ...], float]:
     """Times by load."""
     return {row[:3]: row[3] for row in rows}
 
@@ -144,13 +124,12 @@ def usual_draft(model: ModelShape, *, eagle3: bool = False) -> tuple[str, DraftP
     last = model.layers[-1]
     if not isinstance(last.attention, GroupedAttention | LatentAttention):
         return "an MTP layer like the model's own", mtp_passes(model)
-    dense = isinstance(last.mlp, DenseMlp)
-    width = last.mlp.width if dense else DRAFT_WIDTH * model.hidden_size
-    vocabulary = min(DRAFT_VOCABULARY, model.vocab_size)
+    width = last.mlp.width if isinstance(last.mlp, DenseMlp) else DRAFT_WIDTH * model.hidden_size
     heads = {}
     if isinstance(last.attention, GroupedAttention):
         names = ("num_heads", "num_kv_heads", "head_dim")
         heads = {name: getattr(last.attention, name) for name in names}
+    vocabulary = min(DRAFT_VOCABULARY, model.vocab_size)
     head = eagle3_passes(model, mlp_width=width, vocab_size=vocabulary, **heads)
     return "an EAGLE-3 head of the model's width", head
 
@@ -170,8 +149,7 @@ MOST_VOCABULARY: Final = 10_000_000
 """No vocabulary is larger. [tokens]"""
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DraftChoice:
     """What is known of a draft model; what is not is assumed from the target."""
 
@@ -207,19 +185,18 @@ class DraftChoice:
             words, passes = usual_draft(model, eagle3=self.kind in {"eagle3", "parallel"})
         if self.kind == "parallel":
             words = "a block drafter: one pass of " + words
-            passes = dataclasses.replace(passes, kind="parallel")
+            passes = replace(passes, kind="parallel")
         if self.vocab_size is not None:
             words += f" over {self.vocab_size} tokens"
-            passes = dataclasses.replace(
-                passes,
-                first=dataclasses.replace(passes.first, vocab_size=self.vocab_size),
-                later=passes.later
-                and dataclasses.replace(passes.later, vocab_size=self.vocab_size),
+            first, later = (
+                shape and replace(shape, vocab_size=self.vocab_size)
+                for shape in (passes.first, passes.later)
             )
+            passes = replace(passes, first=first or passes.first, later=later)
         times = self.times
         if times is None and self.step_s is None:
             return words, passes
-        return times.words if times else f"{words}, its time measured", dataclasses.replace(
+        return times.words if times else f"{words}, its time measured", replace(
             passes,
             measured_step_s=times.step_s if times else self.step_s,
             measured_extend_s=times.extend_s if times else self.extend_s or self.step_s,

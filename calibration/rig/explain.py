@@ -1,13 +1,13 @@
 """Why a round costs what it costs: the fitted physical form, term by term."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from calibration.rig.pricing import Pricing, interval_sd
-from calibration.rig.scenario import Scenario, round_shape, scenario_from_record
+from calibration.rig.pricing import Pricing, estimate, interval_sd
+from calibration.rig.scenario import Scenario, scenario_from_record
 from specmodel.architecture import Collectives, MemoryFit, collectives
 from specmodel.ask import Ask, workload_of
 from specmodel.calibration import Calibration
@@ -100,31 +100,35 @@ def explain(calibration: Calibration) -> Explanation | None:
     if physical is None:
         return None
     rig = scenario_from_record(physical.rig)
-    pricing, prior = Pricing(rig, physical), Pricing(rig)
-    first = min(calibration.observations, key=_place)
-    at = _at(rig, first)
-    price, before = (each.price(at, served=True) for each in (pricing, prior))
+    pricing = Pricing(rig, physical)
+    first, *_ = observations = sorted(calibration.observations, key=_place)
+    at, *_ = loads = [_at(rig, each) for each in observations]
+    price, before = (each.price(at, served=True) for each in (pricing, Pricing(rig)))
     estimates = _factors(physical)
-    causes = _causes(pricing, at)
+    rounds_s, step_s = (pricing.form_parts(at, depth) for depth in (at.depth, 0))
+    missed = price.step_s.median / sum(step_s.values())
+    causes = [
+        Cause(name, missed * each_s, missed * step_s[name]) for name, each_s in rounds_s.items()
+    ]
     return Explanation(
         scenario=rig,
         at=at,
         measured_cost=first.round_cost[1],
         factors=tuple(one for one, moves in estimates if moves),
         idle=tuple(one.name for one, moves in estimates if not moves),
-        causes=causes,
+        causes=tuple(sorted(causes, key=lambda one: -one.added_s)),
         unexplained_s=price.round_s.median - sum(one.round_s for one in causes),
         step=price.step_s,
         round=price.round_s,
         prior_step=before.step_s,
         prior_cost=before.round_cost,
-        allreduce_share=_allreduce_share(pricing, at),
+        allreduce_share=_allreduce_share(pricing, at, step_s),
         collectives=collectives(rig.model, rig.tp_size),
         memory=price.memory,
-        agreement=_agreement(calibration, pricing, rig),
+        agreement=_agreement(calibration, observations, pricing.round_costs(loads)),
         assumed=physical.notes,
         num_loads=len(physical.measured.loads),
-        loads=tuple(_at(rig, one) for one in calibration.observations),
+        loads=tuple(loads),
     )
 
 
@@ -155,77 +159,47 @@ def _place(one: Observation) -> tuple[float, ...]:
 
 
 def _at(rig: Scenario, observation: Observation) -> Scenario:
-    """The rig at a measured configuration; a depth that is not stated is that of the fit."""
-    one = observation.configuration
-    shape = round_shape(one.num_steps, one.topk, one.num_draft_tokens)
-    at = replace(
-        rig,
-        depth=max(int(shape.num_steps), 1),
-        topk=int(shape.topk),
-        num_draft_tokens=int(shape.num_draft_tokens),
-        batch_size=max(one.batch_size or 1.0, 1.0),
-        context_tokens=one.context_tokens or 0.0,
-    )
+    """The rig at a measured configuration."""
+    at = rig.at(observation.configuration)
     return replace(at, accept_length=min(observation.accept_length_at, at.longest))
 
 
 def _factors(fit: PhysicalFit) -> list[tuple[FactorEstimate, bool]]:
-    """Every factor, and whether the measured loads depend on it."""
+    """Every factor in its own unit, and whether the measured loads depend on it."""
     sd = np.sqrt(np.diag(fit.covariance))
-    half = interval_sd()
+    ends = interval_sd() * np.array([[0.0], [-1.0], [1.0]])
+    units = multipliers_of(fit.mean + ends * sd), multipliers_of(ends * fit.prior_sd)
+    learned = np.clip(1.0 - sd / fit.prior_sd, 0.0, 1.0)
     moves = np.abs(fit.measured.jacobian).max(axis=0, initial=0.0) > IN_PLAY
     found = []
     for index, name in enumerate(fit.factors):
-        values, before = (
+        value, prior = (
             Estimate(median=median, low=low, high=high)
-            for median, low, high in (
-                _natural(name, centre, spread * half)
-                for centre, spread in ((fit.mean[index], sd[index]), (0.0, fit.prior_sd[index]))
-            )
+            for median, low, high in (getattr(each, name).tolist() for each in units)
         )
-        learned = float(np.clip(1.0 - sd[index] / fit.prior_sd[index], 0.0, 1.0))
-        found.append((FactorEstimate(name, values, before, learned), bool(moves[index])))
+        found.append(
+            (FactorEstimate(name, value, prior, float(learned[index])), bool(moves[index]))
+        )
     return found
 
 
-def _natural(name: str, centre: float, half: float) -> tuple[float, float, float]:
-    """Median and bounds of a factor in its own unit."""
-    internal = np.zeros((3, len(FACTORS)))
-    internal[:, FACTORS.index(name)] = centre, centre - half, centre + half
-    middle, low, high = np.asarray(getattr(multipliers_of(internal), name)).tolist()
-    return middle, low, high
-
-
-def _causes(pricing: Pricing, at: Scenario) -> tuple[Cause, ...]:
-    """The round and the base step by cause, both over what the step misses, largest addition first."""
-    rounds, step = pricing.form_parts(at, at.depth), pricing.form_parts(at, 0)
-    missed = sum(pricing.step_parts(at).values()) / sum(step.values())
-    found = []
-    for name, time_s in rounds.items():
-        base_s = 0.0 if name.startswith("draft ") else step[name]
-        found.append(Cause(name, missed * time_s, missed * base_s))
-    return tuple(sorted(found, key=lambda one: -one.added_s))
-
-
-def _allreduce_share(pricing: Pricing, at: Scenario) -> Estimate:
+def _allreduce_share(pricing: Pricing, at: Scenario, step_s: Mapping[str, float]) -> Estimate:
     """Share of the all-reduces in the base step; where the step is known, other parts make room."""
-    step = pricing.step_parts(at)
-    share = step["all-reduce"] / sum(step.values())
+    share = step_s["verify all-reduce"] / sum(step_s.values())
     if not share:
         return Estimate(median=0.0, low=0.0, high=0.0)
     slopes = -pricing.priced(at).jacobian[0]
     slopes[FACTORS.index("allreduce")] += 1.0
     log_sd = float(np.sqrt(slopes @ pricing.fit.covariance @ slopes))
-    half = interval_sd() * log_sd / (1.0 - share)
-    low, high = (
-        share * factor / (share * factor + 1.0 - share) for factor in np.exp([-half, half]).tolist()
-    )
-    return Estimate(median=share, low=low, high=high)
+    odds = estimate(float(np.log(share / (1.0 - share))), log_sd / (1.0 - share))
+    low, median, high = (one / (1.0 + one) for one in (odds.low, odds.median, odds.high))
+    return Estimate(median=median, low=low, high=high)
 
 
-def _agreement(calibration: Calibration, pricing: Pricing, rig: Scenario) -> tuple[Agreement, ...]:
-    """Both forms at every measured configuration."""
-    observations = sorted(calibration.observations, key=_place)
+def _agreement(
+    calibration: Calibration, observations: Sequence[Observation], physical: Sequence[Estimate]
+) -> tuple[Agreement, ...]:
+    """Both forms at measured configurations."""
     questions = [
         Question(
             accept_length=AcceptLength.exact(one.accept_length_at),
@@ -234,9 +208,5 @@ def _agreement(calibration: Calibration, pricing: Pricing, rig: Scenario) -> tup
         )
         for one in observations
     ]
-    relative = predict(calibration, questions)
-    physical = pricing.round_costs([_at(rig, one) for one in observations])
-    return tuple(
-        Agreement(one, by_constants.round_cost, by_form)
-        for one, by_constants, by_form in zip(observations, relative, physical, strict=True)
-    )
+    relative = (each.round_cost for each in predict(calibration, questions))
+    return tuple(map(Agreement, observations, relative, physical))

@@ -1,8 +1,8 @@
 """Fit the physical form: times that points measured, factors with priors at 1, what they leave over."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, final
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,7 @@ MOST_LOADS: Final = 300
 """Measured loads that are kept; more are thinned evenly. Each costs a row of a matrix. [-]"""
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MeasuredTimes:
     """Decoding times by load."""
 
@@ -33,28 +32,9 @@ class MeasuredTimes:
     log_time: Array
     spread_sd: Array
     counts: Array
-    shared_sd: Array
+    shared_sd: Array  # from the non-decode share
     non_decode_share: float
     non_decode_sd: float = 0.0
-
-
-class _Load(NamedTuple):
-    """Key of a load; the last is 1 where the depth is not stated."""
-
-    num_steps: float
-    topk: float
-    num_draft_tokens: float
-    batch_size: float
-    context_tokens: float
-    depth_unknown: float
-
-
-class _Time(NamedTuple):
-    """One measured time: ln s, its error from the non-decode share, its stated spread."""
-
-    log_time: float
-    shared_sd: float
-    spread_sd: float
 
 
 def measured_times(rows: SystemRows, posterior: Posterior) -> MeasuredTimes:
@@ -65,95 +45,71 @@ def measured_times(rows: SystemRows, posterior: Posterior) -> MeasuredTimes:
     What is not stated is one request and no context. A throughput per GPU is a part of a batch that
     is not known, so it gives no time.
     """
-    share, share_sd = _non_decode(rows, posterior)
-    found: dict[_Load, list[_Time]] = {}
-    for load, time in (*_steps(rows, share, share_sd), *_rounds(rows, share, share_sd)):
-        found.setdefault(load, []).append(time)
-    if not found:
+    share = np.asarray(posterior.predict(rows.rows).non_decode_share, dtype=np.float64)
+    at = index_of("non_decode_share")
+    logit_sd = float(np.sqrt(posterior.covariance[at, at]))
+    measured = np.isfinite(rows.rows.measured_share)
+    share_sd = np.where(measured, 0.0, logit_sd * share * (1.0 - share))
+    times = np.vstack([_steps(rows, share, share_sd), _rounds(rows, share, share_sd)])
+    if not len(times):
         raise FitError(
             "the points hold no time of a step or round: throughputs per GPU do not say of how many "
             "requests; give those of the whole batch as throughput_scope aggregate"
         )
-    keys = sorted(found)
-    kept = np.unique(np.linspace(0, len(keys) - 1, min(MOST_LOADS, len(keys))).round().astype(int))
-    keys = [keys[at] for at in kept]
-    table = np.array(keys, dtype=np.float64)
-    means = np.array([np.mean(found[key], axis=0) for key in keys])
+    loads, at_load, counts = np.unique(
+        times[:, :6], axis=0, return_inverse=True, return_counts=True
+    )
+    means = np.array([np.bincount(np.ravel(at_load), column) for column in times[:, 6:].T]) / counts
+    kept = np.unique(
+        np.linspace(0, len(loads) - 1, min(MOST_LOADS, len(loads))).round().astype(int)
+    )
     return MeasuredTimes(
-        loads=Loads(*table.T[:-1]),
-        depth_unknown=table[:, -1] > 0,
-        log_time=means[:, 0],
-        shared_sd=means[:, 1],
-        spread_sd=means[:, 2],
-        counts=np.array([len(found[key]) for key in keys], dtype=np.float64),
+        loads=Loads(*loads[kept, :5].T),
+        depth_unknown=loads[kept, 5] > 0,
+        log_time=means[0, kept],
+        shared_sd=means[1, kept],
+        spread_sd=means[2, kept],
+        counts=counts[kept].astype(np.float64),
         non_decode_share=float(np.median(share)),
         non_decode_sd=float(np.median(share_sd)),
     )
 
 
-def _non_decode(rows: SystemRows, posterior: Posterior) -> tuple[Array, Array]:
-    """Non-decode share of each row's baseline and its standard deviation."""
-    share = np.asarray(posterior.predict(rows.rows).non_decode_share, dtype=np.float64)
-    at = index_of("non_decode_share")
-    logit_sd = float(np.sqrt(posterior.covariance[at, at]))
-    measured = np.isfinite(rows.rows.measured_share)
-    return share, np.where(measured, 0.0, logit_sd * share * (1.0 - share))
-
-
-def _steps(rows: SystemRows, share: Array, share_sd: Array) -> Iterator[tuple[_Load, _Time]]:
+def _steps(rows: SystemRows, share: Array, share_sd: Array) -> Array:
     """Base steps: of the fastest workload at each load, whose share is the system's own."""
     part, sd = float(np.min(share)), float(np.median(share_sd))
-    loads = {(entry.batch_size, entry.context_tokens): None for entry in rows.baselines.entries}
-    for batch, context in dict.fromkeys(_stated(*load) for load in loads):
-        times = [
-            entry.step_time_s
-            for entry in rows.baselines.entries
-            if _stated(entry.batch_size, entry.context_tokens) == (batch, context)
-            and np.isfinite(entry.step_time_s)
-        ]
-        if times:
-            log_time = float(np.log(min(times) * (1.0 - part)))
-            yield (
-                _Load(0.0, 1.0, 1.0, batch, context, 0.0),
-                _Time(log_time, -sd / (1.0 - part), 0.0),
-            )
+    fastest: dict[tuple[float, float], float] = {}
+    for entry in rows.baselines.entries:
+        load = (float(np.fmax(entry.batch_size, 1.0)), float(np.nan_to_num(entry.context_tokens)))
+        if np.isfinite(entry.step_time_s):
+            fastest[load] = min(entry.step_time_s, fastest.get(load, np.inf))
+    found = [
+        (0.0, 1.0, 1.0, *load, 0.0, np.log(time_s * (1.0 - part)), -sd / (1.0 - part), 0.0)
+        for load, time_s in fastest.items()
+    ]
+    return np.array(found).reshape(-1, 9)
 
 
-def _rounds(rows: SystemRows, share: Array, share_sd: Array) -> Iterator[tuple[_Load, _Time]]:
-    """Rounds of every row."""
-    frame = rows.frame
+def _rounds(rows: SystemRows, share: Array, share_sd: Array) -> Array:
+    """Rounds: load, whether the depth is not stated, ln time, its errors from the share and by its spread."""
     names = ("num_steps", "topk", "num_draft_tokens", "batch_size", "context_tokens")
-    table = np.array([numbers(frame, name) for name in names]).T
-    scopes = texts(frame, "throughput_scope")
+    *stated, batch, context = (numbers(rows.frame, name) for name in names)
     accept, rate, base = (
-        numbers(frame, name)
+        numbers(rows.frame, name)
         for name in ("accept_length", "output_tokens_per_s", "baseline_tokens_per_s")
     )
-    for index, (depth, branches, verified, batch, context) in enumerate(table.tolist()):
-        load_batch, load_context = _stated(batch, context)
-        requests = {"per_user": 1.0, "per_gpu": np.nan}.get(scopes[index], load_batch)
-        whole_s = accept[index] * requests / rate[index]
-        idle_s = accept[index] * requests / base[index]
-        time_s = whole_s - share[index] * idle_s
-        if not 0 < time_s < np.inf:
-            continue
-        shape = round_shape(depth, branches, verified)
-        load = _Load(
-            shape.num_steps,
-            shape.topk,
-            shape.num_draft_tokens,
-            load_batch,
-            load_context,
-            float(shape.depth_unknown),
-        )
-        moved = -share_sd[index] * idle_s / time_s
-        yield load, _Time(float(np.log(time_s)), float(moved), float(rows.spread_log_sd[index]))
-
-
-def _stated(batch_size: float, context_tokens: float) -> tuple[float, float]:
-    """A load with what is not stated filled in."""
-    batch = 1.0 if np.isnan(batch_size) else max(float(batch_size), 1.0)
-    return batch, 0.0 if np.isnan(context_tokens) else float(context_tokens)
+    batch = np.fmax(batch, 1.0)
+    scope = np.array(texts(rows.frame, "throughput_scope"), dtype=object)
+    requests = np.select([scope == "per_user", scope == "per_gpu"], [1.0, np.nan], batch)
+    idle_s = accept * requests / base
+    time_s = accept * requests / rate - share * idle_s
+    shape = round_shape(*stated)
+    load = (*shape[:3], batch, np.nan_to_num(context), shape.depth_unknown)
+    found = np.array([*load, time_s, -share_sd * idle_s, rows.spread_log_sd])
+    found = found[:, (time_s > 0) & (time_s < np.inf)]
+    found[7] /= found[6]
+    found[6] = np.log(found[6])
+    return found.T
 
 
 UNKNOWN_DEPTH_SD: Final = 2.0
@@ -185,9 +141,11 @@ def fit_physical(
         (spreads.noise**2 + times.spread_sd**2) / times.counts + _depth_sd(rig, times) ** 2
     )
 
-    def weights(at: Priced) -> Array:
+    def information(at: Priced) -> tuple[Array, Array]:
+        """Inverse covariances of the measurements and of the factors."""
         found = np.linalg.inv(measured_covariance(at, noise_sd, times.shared_sd, spreads))
-        return np.asarray(found, dtype=np.float64)
+        weight = np.asarray(found, dtype=np.float64)
+        return weight, np.diag(prior_sd**-2.0) + at.jacobian.T @ weight @ at.jacobian
 
     def misfit(at: Priced, mean: Array, weight: Array) -> float:
         residual = times.log_time - at.log_time
@@ -196,9 +154,9 @@ def fit_physical(
     mean = np.zeros(prior_sd.size)
     at = priced(rig, times.loads, mean)
     for _ in range(_MOST_ITERATIONS):
-        weight = weights(at)
+        weight, inverse = information(at)
         gradient = at.jacobian.T @ weight @ (times.log_time - at.log_time) - mean / prior_sd**2
-        move = np.linalg.solve(_information(at, weight, prior_sd), gradient)
+        move = np.linalg.solve(inverse, gradient)
         move *= min(1.0, _MOST_MOVE / max(float(np.max(np.abs(move))), _MOST_MOVE))
         least = misfit(at, mean, weight)
         for _ in range(_MOST_HALVINGS):
@@ -209,12 +167,11 @@ def fit_physical(
             move = move / 2.0
         if np.max(np.abs(move) / prior_sd) < _TOLERANCE:
             break
-    information = _information(at, weights(at), prior_sd)
     return PhysicalFit(
         rig=record or {},
         factors=FACTORS,
         mean=mean,
-        covariance=np.asarray(np.linalg.inv(information), dtype=np.float64),
+        covariance=np.asarray(np.linalg.inv(information(at)[1]), dtype=np.float64),
         prior_sd=prior_sd,
         measured=at,
         residual=times.log_time - at.log_time,
@@ -226,25 +183,14 @@ def fit_physical(
     )
 
 
-def _information(at: Priced, weight: Array, prior_sd: Array) -> Array:
-    """Inverse covariance of the factors where the form is linear."""
-    return np.asarray(np.diag(prior_sd**-2.0) + at.jacobian.T @ weight @ at.jacobian)
-
-
 def _depth_sd(rig: Rig, times: MeasuredTimes) -> Array:
     """Spread of ln time from a depth that is not stated."""
     found = np.zeros(len(times.loads))
-    if not times.depth_unknown.any():
-        return found
-    at = times.loads.take(times.depth_unknown)
-    deeper = Loads.of(
-        num_steps=at.num_steps + 1.0,
-        topk=at.topk,
-        num_draft_tokens=at.num_draft_tokens + 1.0,
-        batch_size=at.batch_size,
-        context_tokens=at.context_tokens,
-    )
-    prior = np.zeros(len(FACTORS))
-    slope = priced(rig, deeper, prior).log_time - priced(rig, at, prior).log_time
-    found[times.depth_unknown] = UNKNOWN_DEPTH_SD * np.abs(slope)
+    if times.depth_unknown.any():
+        at = times.loads.take(times.depth_unknown)
+        deeper = replace(at, num_steps=at.num_steps + 1, num_draft_tokens=at.num_draft_tokens + 1)
+        after, before = (
+            priced(rig, each, np.zeros(len(FACTORS))).log_time for each in (deeper, at)
+        )
+        found[times.depth_unknown] = UNKNOWN_DEPTH_SD * np.abs(after - before)
     return found

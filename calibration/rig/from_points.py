@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from calibration.rig.draft import DraftChoice, kind_of
-from calibration.rig.scenario import KV_BYTES, Scenario, card_link, edition_of, link_class
+from calibration.rig.scenario import KV_BYTES, Scenario, card_link, edition_of, pcie_link
 from specmodel.architecture import ModelShape, has_preset, preset, shape_from_config, stated_weights
 from specmodel.architecture.config_json import parsed_config
 from specmodel.cost.allreduce import AllReduceCurve
 from specmodel.errors import FormatError, ParameterError, SpecModelError, UnknownKeyError
 from specmodel.hardware import gpu
+from specmodel.rig.served_model import link_class
 from specmodel.units import MEBI
 
 if TYPE_CHECKING:  # so that a changed rig is priced without pandas
@@ -48,8 +49,10 @@ def read_model_config(path: Path | str) -> ModelShape:
     file = Path(path).expanduser()
     file = file / _CONFIG if file.is_dir() else file
     config = dict(parsed_config(_text(file), path=str(file)))
-    beside = file.with_name(_MODELOPT)
-    stated = config.get("quantization_config") or _inner(config).get("quantization_config")
+    beside, inside = file.with_name(_MODELOPT), config.get("text_config")
+    stated = config.get("quantization_config")
+    if isinstance(inside, dict):
+        stated = stated or inside.get("quantization_config")
     if stated is None and beside.is_file():
         config["quantization_config"] = _modelopt(beside)
     folder = file.parent.name if file.name == _CONFIG else file.stem
@@ -59,18 +62,9 @@ def read_model_config(path: Path | str) -> ModelShape:
 def _modelopt(file: Path) -> dict[str, Any]:
     """Formats that ModelOpt writes beside a configuration."""
     try:
-        found = json.loads(_text(file)).get("quantization")
-    except (ValueError, RecursionError, AttributeError):
-        found = None
-    if not isinstance(found, dict):
-        raise FormatError(file, "must be a JSON object with quantization")
-    return {"quant_method": "modelopt", **found}
-
-
-def _inner(config: dict[str, Any]) -> dict[str, Any]:
-    """Configuration of the language model inside, or an empty one."""
-    inner = config.get("text_config")
-    return inner if isinstance(inner, dict) else {}
+        return {"quant_method": "modelopt", **json.loads(_text(file))["quantization"]}
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise FormatError(file, "must be a JSON object with quantization") from None
 
 
 def _text(file: Path) -> str:
@@ -79,7 +73,7 @@ def _text(file: Path) -> str:
         with file.open("rb") as stream:
             data = stream.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "no such file"
+        reason = getattr(error, "strerror", None) or "no such file"
         raise FormatError(file, f"cannot be read: {reason}") from None
     if len(data) > MOST_BYTES:
         raise FormatError(file, f"larger than {MOST_BYTES} bytes: not a {_CONFIG}")
@@ -148,7 +142,7 @@ def rig_of_points(frame: "pd.DataFrame", asked: AskedRig | None = None) -> RigFi
     }
     missing = [option for option, name in names.items() if not name]
     if missing:
-        lacking = " and ".join(word for option, word in _LACKING.items() if option in missing)
+        lacking = " and ".join(_LACKING[option] for option in missing)
         return RigFinding(None, f"the points do not name {lacking}; give {' and '.join(missing)}")
     try:
         return _found(names["--model"], names["--gpu"], given, stated)
@@ -191,10 +185,9 @@ def _found(
     model_name: str, gpu_name: str, given: AskedRig, stated: Mapping[str, str]
 ) -> RigFinding:
     """The rig, with what had to be assumed."""
-    assumed: list[str] = []
     model = named_model(model_name)
     card, edition = edition_of(gpu_name)
-    assumed += [edition] if edition else []
+    assumed = [edition] if edition else []
     ranks = given.num_gpus or _count(stated["tp_size"]) or _count(stated["num_gpus"])
     if not ranks:
         ranks = 1
@@ -253,19 +246,18 @@ def _link(asked: str, stated: str, card: str, assumed: list[str]) -> tuple[str, 
     if asked:
         return link_class(asked), ""
     lowered = stated.lower()
-    kernel = "engine" if any(word in lowered for word in _ENGINE_WORDS) else ""
-    kernel = "nccl" if not kernel and "nccl" in lowered else kernel
+    kernel = "nccl" if "nccl" in lowered else ""
+    kernel = "engine" if any(word in lowered for word in _ENGINE_WORDS) else kernel
     try:
         return link_class(stated), kernel
     except (UnknownKeyError, ParameterError):
         pass
-    usual = card_link(card)
     if "pcie" in lowered:
+        if "no p2p" in lowered or "without peer" in lowered:
+            return "pcie_no_peer_access", kernel
         generation = re.search(r"pcie[ _-]*(?:gen *)?([345])", lowered)
-        known = gpu(card).pcie_generation or 4
-        link = f"pcie{generation.group(1) if generation else min(max(known, 3), 5)}"
-        no_peers = "no p2p" in lowered or "without peer" in lowered
-        return ("pcie_no_peer_access" if no_peers else link), kernel
+        return f"pcie{generation[1]}" if generation else pcie_link(gpu(card)), kernel
+    usual = card_link(card)
     assumed.append(f"all-reduce over {usual}")
     return usual, kernel
 
@@ -281,5 +273,5 @@ def _dtype(stated: str, model_name: str, asked_model: str) -> str:
 def _context_parallel(names: Sequence[str], ranks: int) -> int:
     """Ranks that share a request's tokens, as ``DCP4`` in the first name that has it; else 1."""
     found = next(filter(None, map(_CONTEXT_PARALLEL.search, names)), None)
-    size = int(found.group(1)) if found else 1
+    size = int(found[1]) if found else 1
     return size if 1 <= size <= ranks else 1

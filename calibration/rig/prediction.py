@@ -1,26 +1,28 @@
 """Predictions of the physical form: a calibrated rig with some of it changed, its draws, its server."""
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.rig.pricing import Pricing, interval_sd
+from calibration.rig.pricing import Pricing, estimate
 from calibration.rig.scenario import (
+    LOAD_KEYS,
     Scenario,
     doubts_of_all_reduce,
     round_shape,
     scenario_from_record,
 )
-from calibration.rig.whatif import LOAD_KEYS, SYNONYMS, all_changed
+from calibration.rig.whatif import SYNONYMS, changed
 from specmodel.arrival import AskedArrival, ServerTimes, between_batches
 from specmodel.ask import Ask, configurations
 from specmodel.calibration import Calibration
-from specmodel.errors import FitError, ParameterError, UnknownKeyError, UsageError
+from specmodel.errors import FitError, Note, ParameterError, UnknownKeyError, UsageError
 from specmodel.hardware import gpu
-from specmodel.model_error import DEGREES_OF_FREEDOM, Loads
+from specmodel.model_error import DEGREES_OF_FREEDOM
 from specmodel.physical_fit import PhysicalFit
 from specmodel.prediction import (
     BreakdownTerm,
@@ -28,7 +30,7 @@ from specmodel.prediction import (
     accept_length_over,
     possible_speedup,
 )
-from specmodel.question import AcceptLength, Configuration, Estimate, Question
+from specmodel.question import Configuration, Estimate, Question
 from specmodel.rig.factors import FACTORS
 from specmodel.statistics import student_t_cdf
 
@@ -36,26 +38,20 @@ Array = NDArray[np.float64]
 
 
 class ChangedRig(NamedTuple):
-    """A calibrated rig with changes; `base` is the rig as it was fitted.
+    """A calibrated rig with changes; `pricing` knows it as it was fitted.
 
     `scope` is what the calibration's throughputs are: ``aggregate``, ``per_user`` or ``per_gpu``.
     """
 
     pricing: Pricing
-    base: Scenario
+    rig: Scenario  # with its changes, at no particular load
     changes: tuple[tuple[str, str], ...]
-    scope: str = "aggregate"
-
-    @property
-    def rig(self) -> Scenario:
-        """The rig with its changes, at no particular load."""
-        rig_changes = [pair for pair in self.changes if pair[0] not in LOAD_KEYS]
-        return all_changed(self.base, rig_changes)
+    scope: str
 
     @property
     def unchanged(self) -> "ChangedRig":
         """The rig as it was fitted."""
-        return self._replace(changes=())
+        return self._replace(rig=self.pricing.base, changes=())
 
 
 def changed_rig(calibration: Calibration, changes: Sequence[tuple[str, str]]) -> ChangedRig:
@@ -80,39 +76,25 @@ def changed_rig(calibration: Calibration, changes: Sequence[tuple[str, str]]) ->
         )
     base = scenario_from_record(physical.rig)
     pairs = tuple((SYNONYMS.get(key, key), text) for key, text in changes)
-    found = ChangedRig(
-        pricing=Pricing(base, physical),
-        base=base,
-        changes=pairs,
-        scope=calibration.throughput_scope,
-    )
-    all_changed(replace(base, num_draft_tokens=base.depth + 1), list(pairs))
-    return found
+    changed(replace(base, num_draft_tokens=base.depth + 1), *pairs)  # loads are checked, too
+    rig = changed(base, *(pair for pair in pairs if pair[0] not in LOAD_KEYS))
+    return ChangedRig(Pricing(base, physical), rig, pairs, calibration.throughput_scope)
 
 
 def calibrated_scenario(
     calibration: Calibration, asked: Ask, *, accept_length: float | None = None
 ) -> tuple[Scenario, PhysicalFit]:
     """Return the calibrated rig at a configuration, and the fit of its physical form."""
-    rig = changed_rig(calibration, ())
+    pricing = changed_rig(calibration, ()).pricing
     (configuration,) = configurations(calibration, asked)
     if accept_length is None:
-        accept_length = _measured_accept_length(calibration, configuration)
-    question = Question(
-        accept_length=AcceptLength.exact(accept_length), configuration=configuration
-    )
-    scenario = scenario_at(rig.base, question)
-    return replace(scenario, accept_length=accept_length), rig.pricing.fit
-
-
-def _measured_accept_length(calibration: Calibration, configuration: Configuration) -> float:
-    """Accept length of a configuration, or of the only one that was measured, [tokens]."""
-    known = calibration.observations
-    same = [one for one in known if one.configuration == configuration]
-    found = same or (known if len(known) == 1 else ())
-    if not found:
-        raise UsageError("--accept", "no point has this configuration")
-    return found[0].accept_length_at
+        known = calibration.observations
+        same = [one for one in known if one.configuration == configuration]
+        found = same or (known if len(known) == 1 else ())
+        if not found:
+            raise UsageError("--accept", "no point has this configuration")
+        accept_length = found[0].accept_length_at
+    return scenario_at(pricing.base, configuration, accept_length), pricing.fit
 
 
 def with_load_changes(asked: Ask, changes: Sequence[tuple[str, str]]) -> Ask:
@@ -123,47 +105,35 @@ def with_load_changes(asked: Ask, changes: Sequence[tuple[str, str]]) -> Ask:
             continue
         if getattr(asked, name) is not None:
             raise UsageError("one of them", f"--set {key} and an option say the same thing twice")
-        if name == "num_steps":
-            asked = asked._replace(num_steps=(int(float(text)),))
-        else:
-            changed: dict[str, Any] = {name: float(text)}
-            asked = asked._replace(**changed)
+        value: Any = (int(float(text)),) if name == "num_steps" else float(text)
+        asked = asked._replace(**{name: value})
     return asked
 
 
-def rig_predictions(rig: ChangedRig, questions: Sequence[Question]) -> tuple[Prediction, ...]:
-    r"""Predict questions on a changed rig.
+def rig_notes(rig: ChangedRig, question: Question) -> tuple[Note, ...]:
+    """What to know of measured draft passes and all-reduces at the load of a question."""
+    scenario = _at(rig.rig, question)
+    doubts = doubts_of_all_reduce([scenario])
+    return (
+        *(Note("drafter_record", one) for one in _draft_remarks(scenario)),
+        *(Note("measured_allreduce", one) for one in doubts),
+    )
 
-    .. math:: \frac{1}{S} = f + (1-f)\frac{T_r}{T_1 \tau}
 
-    Without a baseline of the changed rig its throughput is that of the form.
-    """
-    return tuple(_prediction(rig, question) for question in questions)
-
-
-def draft_remarks(rig: ChangedRig, question: Question) -> tuple[str, ...]:
-    """Return what to know of measured draft passes at the load of a question."""
-    scenario = scenario_at(rig.rig, question)
+def _draft_remarks(scenario: Scenario) -> Iterator[str]:
+    """What to know of measured draft passes at a load."""
     times = scenario.draft.times
     if times is None:
-        return ()
-    remarks = [
-        f"the draft passes were not measured at {each}; their time is carried there"
-        for each in times.outside(
-            topk=scenario.topk,
-            num_draft_tokens=scenario.rows,
-            batch_size=scenario.batch_size,
-            context_tokens=scenario.context_tokens,
-        )
-    ]
+        return
+    for each in times.outside(
+        topk=scenario.topk,
+        num_draft_tokens=scenario.rows,
+        batch_size=scenario.batch_size,
+        context_tokens=scenario.context_tokens,
+    ):
+        yield f"the draft passes were not measured at {each}; their time is carried there"
     if not _same_card(times.device, scenario.gpu):
-        remarks.append(f"the draft passes were measured on {times.device}, not on {scenario.gpu}")
-    return tuple(remarks)
-
-
-def allreduce_remarks(rig: ChangedRig, question: Question) -> tuple[str, ...]:
-    """Return what speaks against the measured all-reduce at the load of a question."""
-    return doubts_of_all_reduce([scenario_at(rig.rig, question)])
+        yield f"the draft passes were measured on {times.device}, not on {scenario.gpu}"
 
 
 def _same_card(device: str, card: str) -> bool:
@@ -176,52 +146,50 @@ def _same_card(device: str, card: str) -> bool:
 
 def speedup_ratio(rig: ChangedRig, base: Question, changed: Question) -> Estimate:
     """Return the speed-up of a question on the changed rig over that of one on the calibrated rig."""
-    return rig.pricing.ratio(scenario_at(rig.base, base), scenario_at(rig.rig, changed))
+    return rig.pricing.ratio(_at(rig.pricing.base, base), _at(rig.rig, changed))
 
 
-def scenario_at(rig: Scenario, question: Question) -> Scenario:
-    """Return a rig at the load of a question."""
-    one = question.configuration
-    shape = round_shape(one.num_steps, one.topk, one.num_draft_tokens)
+def scenario_at(rig: Scenario, load: Configuration, accept_length: float) -> Scenario:
+    """Return a rig at a load whose depth is known."""
+    shape = round_shape(load.num_steps, load.topk, load.num_draft_tokens)
     if shape.depth_unknown or shape.num_steps < 1:
         raise UsageError(
             "--depth", "the physical form prices rounds, and the calibrated depth is not stated"
         )
-    chain = shape.topk == 1 and shape.num_draft_tokens == shape.num_steps + 1
-    return replace(
-        rig,
-        depth=int(shape.num_steps),
-        topk=int(shape.topk),
-        num_draft_tokens=None if chain else int(shape.num_draft_tokens),
-        batch_size=one.batch_size or 1.0,
-        context_tokens=one.context_tokens or 0.0,
-        accept_length=question.accept_length.estimate.median,
-    )
+    return rig.at(load, accept_length)
 
 
-def _prediction(rig: ChangedRig, question: Question) -> Prediction:
-    """One prediction."""
-    scenario = scenario_at(rig.rig, question)
+def _at(rig: Scenario, question: Question) -> Scenario:
+    return scenario_at(rig, question.configuration, question.accept_length.estimate.median)
+
+
+def rig_prediction(rig: ChangedRig, question: Question) -> Prediction:
+    r"""Predict a question on a changed rig.
+
+    .. math:: \frac{1}{S} = f + (1-f)\frac{T_r}{T_1 \tau}
+
+    Without a baseline of the changed rig its throughput is that of the form.
+    """
+    scenario = _at(rig.rig, question)
     price = rig.pricing.price(scenario)
-    covariance, logs = price.covariance, price.logs
-    form, share = rig.pricing.fit.form, logs.non_decode_share
-    noise = 2.0 * form.noise**2 + (logs.speedup_slopes[0] * question.accept_length.log_sd) ** 2
+    logs, share = price.logs, price.logs.non_decode_share
     of_gain, of_output = np.array(logs.speedup_slopes), np.array(logs.output_slopes)
-    gain_sd = float(np.sqrt(of_gain @ covariance @ of_gain + noise))
-    output_sd = float(np.sqrt(of_output @ covariance @ of_output + noise / 2.0))
-    drawn = _new(logs.speedup, gain_sd)
+    noise = 2.0 * rig.pricing.fit.form.noise**2
+    noise += (logs.speedup_slopes[0] * question.accept_length.log_sd) ** 2
+    gain_sd = float(np.sqrt(of_gain @ price.covariance @ of_gain + noise))
+    output_sd = float(np.sqrt(of_output @ price.covariance @ of_output + noise / 2.0))
+    drawn = estimate(logs.speedup, gain_sd)
     gain = possible_speedup(drawn, question.accept_length.estimate)
     rate = question.baseline_tokens_per_s
     if rate is None:
         part = {"per_user": 1.0 / scenario.batch_size, "per_gpu": 1.0 / scenario.tp_size}
         scale = part.get(rig.scope, 1.0)
-        output = _new(logs.output, output_sd).scaled(scale * gain.median / drawn.median)
+        output = estimate(logs.output, output_sd).scaled(scale * gain.median / drawn.median)
         rate = float(np.exp(logs.output - logs.speedup)) * scale
     else:
         output = gain.scaled(rate)
     requests = {"aggregate": scenario.batch_size, "per_user": 1.0}.get(rig.scope)
     per_user = output.scaled(1.0 / requests) if requests else None
-    total = price.round_s.median
     return Prediction(
         question=question,
         round_cost=price.round_cost,
@@ -229,27 +197,17 @@ def _prediction(rig: ChangedRig, question: Question) -> Prediction:
         break_even_accept_length=accept_length_over(price.round_cost, 1.0, share),
         output_tokens_per_s=output,
         per_user_tokens_per_s=per_user,
-        tpot_s=per_user
-        and Estimate(
-            median=1.0 / per_user.median, low=1.0 / per_user.high, high=1.0 / per_user.low
-        ),
+        tpot_s=per_user and per_user.inverse(),
         baseline_tokens_per_s=rate,
         probability_faster=float(student_t_cdf(logs.speedup / gain_sd, DEGREES_OF_FREEDOM)),
         non_decode_share=share,
         implied_round_cost=price.implied_round_cost,
         breakdown=tuple(
-            BreakdownTerm(term=name, share=part / total, time_s=part)
-            for name, part in price.parts_s.items()
-            if part > 0
+            BreakdownTerm(term=name, share=part_s / price.round_s.median, time_s=part_s)
+            for name, part_s in price.parts_s.items()
+            if part_s > 0
         ),
     )
-
-
-def _new(log_value: float, sd: float) -> Estimate:
-    """Estimate of a new measurement."""
-    half = interval_sd() * sd
-    low, median, high = (float(np.exp(log_value + move)) for move in (-half, 0.0, half))
-    return Estimate(median=median, low=low, high=high)
 
 
 def speedup_draws(
@@ -264,35 +222,12 @@ def speedup_draws(
 
     What depths have in common does not move the choice among them.
     """
-    scenarios = [scenario_at(rig.rig, question) for question in questions]
     fit = rig.pricing.fit
-    mean, covariance = fit.predict_with_share(*(rig.pricing.priced(each) for each in scenarios))
-    drawn = _drawn(mean, covariance, accept_length.shape[0], rng)
-    logs = drawn[:, :-1]
+    asked = [rig.pricing.priced(_at(rig.rig, question)) for question in questions]
+    drawn = _drawn(*fit.predict_with_share(*asked), accept_length.shape[0], rng)
+    logs, share = drawn[:, :-1], fit.share_at(drawn[:, -1:])
     cost = np.exp(logs[:, 1::2] - logs[:, 0::2])
-    share = _share(rig, drawn)
     return np.asarray(1.0 / (share + (1.0 - share) * cost / accept_length))
-
-
-def time_draws(
-    rig: ChangedRig, scenario: Scenario, loads: Loads, num_draws: int, rng: np.random.Generator
-) -> tuple[Array, Array]:
-    r"""Logarithms of the times of loads of a changed rig: the medians, then equally likely ones.
-
-    .. math:: (\ln T, f) \sim t_\nu(m, C)
-
-    Without the noise of a new measurement.
-    """
-    mean, covariance = rig.pricing.fit.predict_with_share(rig.pricing.priced(scenario, loads))
-    drawn = np.vstack([mean, _drawn(mean, covariance, num_draws, rng)])
-    return drawn[:, :-1], _share(rig, drawn)
-
-
-def _share(rig: ChangedRig, drawn: Array) -> Array:
-    """Non-decode share of draws whose last column is its error in standard deviations."""
-    fit = rig.pricing.fit
-    found = fit.non_decode_share + fit.non_decode_sd * drawn[:, -1:]
-    return np.asarray(np.clip(found, 0.0, 0.99))
 
 
 def _drawn(mean: Array, covariance: Array, num_draws: int, rng: np.random.Generator) -> Array:
@@ -320,22 +255,24 @@ def rig_server_times(
 
     .. math:: T_1(b),\quad T_r(b)
 
-    Factors of the form, what it misses and the non-decode share are drawn jointly for all batches.
+    The first is of the medians. Factors of the form, what it misses and the non-decode share are drawn
+    jointly for all batches, without the noise of a new measurement.
     """
-    scenario = scenario_at(
-        rig.rig, replace(question, configuration=replace(question.configuration, batch_size=1.0))
-    )
-    most, limit = _most_running(rig, scenario, asked.max_running)
+    fit = rig.pricing.fit
+    scenario = replace(_at(rig.rig, question), batch_size=1.0)
+    most, limit = _most_running(rig.pricing, scenario, asked.max_running)
     batches = _batches(most)
-    loads = scenario.loads(batches)
-    logs, share = time_draws(rig, scenario, loads, accept_length.size - 1, rng)
+    priced = rig.pricing.priced(scenario, scenario.loads(batches))
+    mean, covariance = fit.predict_with_share(priced)
+    drawn = np.vstack([mean, _drawn(mean, covariance, accept_length.size - 1, rng)])
+    logs, share = drawn[:, :-1], fit.share_at(drawn[:, -1:])
     step_s, round_s = (
         np.exp(between_batches(batches, each, most)) for each in np.split(logs, 2, axis=1)
     )
     if asked.prefill_s is None:
         step_s = step_s / (1.0 - share)
         round_s = round_s + share * accept_length[:, None] * step_s
-    measured = rig.pricing.fit.measured.loads.batch_size
+    measured = fit.measured.loads.batch_size
     return ServerTimes(
         step_s=step_s,
         round_s=round_s,
@@ -346,26 +283,23 @@ def rig_server_times(
     )
 
 
-def _most_running(rig: ChangedRig, scenario: Scenario, asked: int | None) -> tuple[int, str]:
+def _most_running(pricing: Pricing, scenario: Scenario, asked: int | None) -> tuple[int, str]:
     """Most requests that run at once: the user's limit, or what memory holds."""
-    rig.pricing.memory(scenario)
-    low, high = 1, (asked or MOST_RUNNING) + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            rig.pricing.memory(replace(scenario, batch_size=float(middle)))
-        except ParameterError:
-            high = middle
-        else:
-            low = middle
+    pricing.memory(scenario)  # of one request
+    most = asked or MOST_RUNNING
+
+    def too_many(batch_size: int) -> bool:
+        return not pricing.fits(replace(scenario, batch_size=float(batch_size)))
+
+    held = bisect_left(range(1, most + 1), 1, lo=1, key=too_many)
     if asked is None:
-        held = low < MOST_RUNNING
-        return low, "what memory holds" if held else "as many as engines run; memory holds more"
-    if low < asked:
+        memory = "what memory holds"
+        return held, memory if held < most else "as many as engines run; memory holds more"
+    if held < asked:
         raise ParameterError(
             "max_running",
             asked,
-            f"at most {low}, which memory holds at context {scenario.context_tokens:g}",
+            f"at most {held}, which memory holds at context {scenario.context_tokens:g}",
             "more GPUs or a smaller kv_dtype hold more",
         )
     return asked, ""

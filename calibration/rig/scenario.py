@@ -1,33 +1,27 @@
 """A rig, its load and an accept length: what a physical price is asked for."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple, final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from calibration.rig.draft import DraftChoice
-from specmodel.architecture import ModelShape, stated_weights
+from specmodel.architecture import MemoryFit, ModelShape, stated_weights
 from specmodel.cost.allreduce import AllReduceCurve, curve_doubts, outside_doubt
-from specmodel.cost.forward import STEP_HOST_S, GraphCapture
-from specmodel.cost.physical_round import SCHEDULES, Engine, Schedule
+from specmodel.cost.forward import GraphCapture
+from specmodel.cost.physical_round import Schedule
 from specmodel.cost.relative import UNKNOWN_DEPTH_NUM_STEPS
 from specmodel.errors import FormatError, ParameterError, SpecModelError
-from specmodel.hardware import gpu, gpus
+from specmodel.hardware import Gpu, gpu, gpus
 from specmodel.model_error import Loads
 from specmodel.question import Configuration, longest_accept_length
 from specmodel.records import from_record, to_record
 from specmodel.rig import Rig
-from specmodel.rig.served_model import link_prior
+from specmodel.rig.served_model import TYPICAL_ENGINE, link_class
 
 Array = NDArray[np.float64]
-
-
-def link_class(name: str) -> str:
-    """Class of the all-reduce prior of a link."""
-    return link_prior(name, 2).interconnect
 
 
 def card_link(name: str) -> str:
@@ -37,13 +31,16 @@ def card_link(name: str) -> str:
     """
     card = gpu(name)
     rate = card.nvlink_bytes_per_s or 0.0
-    generation = card.pcie_generation or 4
-    for least, link in ((1.8e12, "nvlink5"), (9e11, "nvlink4")):
-        if rate >= least:
-            return link
+    if rate >= 9e11:
+        return "nvlink5" if rate >= 1.8e12 else "nvlink4"
     if rate >= 6e11 and "SXM" in card.name:
         return "nvlink3"
-    return f"pcie{min(max(generation, 3), 5)}"
+    return pcie_link(card)
+
+
+def pcie_link(card: Gpu) -> str:
+    """PCIe link of a card, of the generation that it has."""
+    return f"pcie{min(max(card.pcie_generation or 4, 3), 5)}"
 
 
 def edition_of(name: str) -> tuple[str, str]:
@@ -52,60 +49,63 @@ def edition_of(name: str) -> tuple[str, str]:
     A judgement: editions differ in bandwidth by little.
     """
     found = gpu(name)
-    if found.memory_bandwidth_bytes_per_s is not None:
-        return found.name, ""
     editions = [
         one
         for one in gpus().values()
         if one.name.startswith(found.name) and one.memory_bandwidth_bytes_per_s is not None
     ]
-    if not editions:
+    if found.memory_bandwidth_bytes_per_s is not None or not editions:
         return found.name, ""
     fastest = max(editions, key=lambda one: one.bandwidth_bytes_per_s())
     return fastest.name, f"{fastest.name}, since {found.name} leaves the edition open"
 
 
 class RoundShape(NamedTuple):
-    """Depth, branches and verified rows of a round; whether nothing tells the depth."""
+    """Depth, branches and verified rows of rounds; whether nothing tells the depth."""
 
-    num_steps: float
-    topk: float
-    num_draft_tokens: float
-    depth_unknown: bool
+    num_steps: Array
+    topk: Array
+    num_draft_tokens: Array
+    depth_unknown: NDArray[np.bool_]
 
 
 def round_shape(
-    num_steps: float | None, topk: float | None, num_draft_tokens: float | None
+    num_steps: ArrayLike | None, topk: ArrayLike | None, num_draft_tokens: ArrayLike | None
 ) -> RoundShape:
-    """Shape of a round, completed where it is not stated.
+    """Shape of rounds, completed where it is None or NaN.
 
     .. math:: k = n - 1
     """
     depth, branches, rows = (
-        np.nan if value is None else float(value) for value in (num_steps, topk, num_draft_tokens)
+        np.asarray(value, dtype=np.float64) for value in (num_steps, topk, num_draft_tokens)
     )
     tree = branches > 1
-    unknown = np.isnan(depth) and (tree or not rows > 1)
-    if np.isnan(depth):
-        depth = UNKNOWN_DEPTH_NUM_STEPS if unknown else rows - 1.0
-    stated = not np.isnan(rows) and (tree or not unknown)
+    unknown = np.isnan(depth) & (tree | ~(rows > 1))
+    told = np.where(unknown, UNKNOWN_DEPTH_NUM_STEPS, rows - 1.0)
+    depth = np.where(np.isnan(depth), told, depth)
+    stated = ~np.isnan(rows) & (tree | ~unknown)
     return RoundShape(
         num_steps=depth,
-        topk=branches if tree else 1.0,
-        num_draft_tokens=rows if stated else depth + 1.0,
-        depth_unknown=bool(unknown),
+        topk=np.where(tree, branches, 1.0),
+        num_draft_tokens=np.where(stated, rows, depth + 1.0),
+        depth_unknown=unknown,
     )
 
 
 KERNELS: Final = ("", "nccl", "engine")
 """All-reduce kernels that can be named; none leaves it to the engine's gate."""
 
-KV_BYTES: Final[Mapping[str, float]] = MappingProxyType(
-    {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5}
-)
+KV_BYTES: Final[Mapping[str, float]] = {
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "fp8": 1.0,
+    "int8": 1.0,
+    "fp4": 0.5,
+}
 """Formats of the KV cache that can be named, by what a value takes, [B]."""
 
-_MEASURED: Final = "the measured link"  # whatever the number of GPUs: one file is of one machine
+LOAD_KEYS: Final = ("batch_size", "context_tokens", "depth", "topk", "num_draft_tokens")
+"""Fields of a scenario that are its load and not its rig."""
 
 CAPTURE_STRIDE: Final = 8
 """Distance of captured sizes from 8 on; below it they are powers of two, as vLLM captures. [tokens]"""
@@ -130,8 +130,7 @@ def captured_to(limit: int) -> GraphCapture:
     return GraphCapture(sizes=(*small, *strided, limit), eager_kernel_s=EAGER_KERNEL_S)
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Scenario:
     """A model on its GPUs, a load, and an accept length that is held fixed."""
 
@@ -159,8 +158,6 @@ class Scenario:
             raise ParameterError("num_draft_tokens", "none", "given where topk is above 1")
         if self.kernel not in KERNELS:
             raise ParameterError("allreduce", repr(self.kernel[:40]), f"one of {KERNELS[1:]}")
-        if self.schedule not in SCHEDULES:
-            raise ParameterError("schedule", repr(self.schedule[:40]), f"one of {SCHEDULES}")
         if self.interconnect and self.curve is None:
             link_class(self.interconnect)
 
@@ -168,17 +165,6 @@ class Scenario:
     def curve(self) -> AllReduceCurve | None:
         """Measured all-reduce of this number of GPUs; None where there is none."""
         return dict(self.curves).get(self.tp_size) if self.tp_size > 1 else None
-
-    @property
-    def configuration(self) -> Configuration:
-        """Depth, branching, verified rows and load."""
-        return Configuration(
-            num_steps=float(self.depth),
-            topk=float(self.topk),
-            num_draft_tokens=self.num_draft_tokens,
-            batch_size=self.batch_size,
-            context_tokens=self.context_tokens,
-        )
 
     @property
     def rows(self) -> int:
@@ -194,13 +180,29 @@ class Scenario:
             batch_size=self.batch_size if batch_size is None else batch_size,
             context_tokens=self.context_tokens,
         )
-        return rounds.base_steps().joined(rounds)
+        return Loads.concatenated(rounds.base_steps(), rounds)
 
     @property
     def longest(self) -> float:
         """Most tokens that a round emits; a block that one step proposes is longer than its depth."""
-        found = longest_accept_length(self.configuration)
-        return self.depth + 1.0 if found is None else found
+        configuration = Configuration(
+            num_steps=self.depth, topk=self.topk, num_draft_tokens=self.rows
+        )
+        return float(longest_accept_length(configuration) or self.rows)
+
+    def at(self, load: Configuration, accept_length: float = 1.0) -> "Scenario":
+        """The rig at a load; a depth that is not stated is that of the fit."""
+        shape = round_shape(load.num_steps, load.topk, load.num_draft_tokens)
+        chain = shape.topk == 1 and shape.num_draft_tokens == shape.num_steps + 1
+        return replace(
+            self,
+            depth=max(int(shape.num_steps), 1),
+            topk=int(shape.topk),
+            num_draft_tokens=None if chain else int(shape.num_draft_tokens),
+            batch_size=load.batch_size or 1.0,
+            context_tokens=load.context_tokens or 0.0,
+            accept_length=accept_length,
+        )
 
     def rig(self) -> Rig:
         """Return the rig; one that cannot be, or an accept length above its longest, is refused."""
@@ -225,26 +227,27 @@ class Scenario:
             context_parallel=min(self.context_parallel, self.tp_size),
             draft=self.draft.described(self.model)[1],
             draft_tp_size=1 if replicated else None,
-            engine=Engine(
-                step_host_s=STEP_HOST_S,
-                round_host_s=STEP_HOST_S,
+            engine=replace(
+                TYPICAL_ENGINE,
                 schedule=self.schedule,
                 capture=None if self.capture_limit is None else captured_to(self.capture_limit),
             ),
         )
 
-    def link(self) -> str:
-        """Return what all-reduces run over: what was measured, a class of links, or nothing."""
-        if self.tp_size == 1:
-            return ""
-        return _MEASURED if self.curve is not None else link_class(self.interconnect)
+    def memory(self) -> MemoryFit:
+        """Memory that the rig needs at its load, and what there is."""
+        return self.rig().fit(batch_size=self.batch_size, context_tokens=self.context_tokens)
 
     def facts(self) -> dict[str, object]:
-        """Return what tells one rig from another, by name; loads and draft model are apart."""
+        """What tells one rig from another, by name; loads and draft model are apart."""
+        link = ""
+        if self.tp_size > 1:  # all measured curves are of one machine
+            measured = self.curve is not None
+            link = "the measured link" if measured else link_class(self.interconnect)
         return {
             "model": self.model,
             "gpu": gpu(self.gpu).name,
-            "interconnect": self.link(),
+            "interconnect": link,
             "tp_size": self.tp_size,
             "dtype": stated_weights(self.model, self.dtype),
             "allreduce": self.kernel if self.tp_size > 1 else "",
@@ -254,29 +257,24 @@ class Scenario:
 
 
 def doubts_of_all_reduce(scenarios: Sequence[Scenario]) -> tuple[str, ...]:
-    """Return what speaks against the measured all-reduce of scenarios with one number of GPUs."""
+    """What speaks against the measured all-reduce of scenarios with one number of GPUs."""
     curve, ranks = scenarios[0].curve, scenarios[0].tp_size
     if curve is None:
         return ()
-    steps, rounds = [], []
-    for one in scenarios:
-        step_bytes = one.rig().forward_work().allreduce_bytes_per_token * one.batch_size
-        steps.append(step_bytes)
-        rounds.append(step_bytes * one.rows)
+    steps = [
+        one.rig().forward_work().allreduce_bytes_per_token * one.batch_size for one in scenarios
+    ]
+    rounds = [step * one.rows for step, one in zip(steps, scenarios, strict=True)]
     outside = outside_doubt(curve, min(steps), max(rounds))
-    doubts = (*curve_doubts(curve), *([outside] if outside else []))
+    doubts = filter(None, (*curve_doubts(curve), outside))
     return tuple(f"measured all-reduce of {ranks} ranks: {doubt}" for doubt in doubts)
-
-
-_LOAD: Final = (
-    *("depth", "topk", "num_draft_tokens", "batch_size", "context_tokens", "accept_length"),
-)
 
 
 def scenario_to_record(scenario: Scenario) -> dict[str, Any]:
     """Record of a rig as a calibration keeps it: without load and accept length."""
     record: dict[str, Any] = to_record(scenario)
-    return {name: value for name, value in record.items() if name not in _LOAD}
+    load = {*LOAD_KEYS, "accept_length"}
+    return {name: value for name, value in record.items() if name not in load}
 
 
 def scenario_from_record(record: Mapping[str, Any], *, path: str = "calibration") -> Scenario:

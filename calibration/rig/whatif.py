@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from calibration.rig.scenario import (
     card_link,
     doubts_of_all_reduce,
     edition_of,
-    link_class,
 )
 from specmodel.architecture import stated_weights
 from specmodel.architecture.passes import MOST_RANKS
@@ -27,87 +26,60 @@ from specmodel.hardware import gpu
 from specmodel.physical_fit import PhysicalFit
 from specmodel.question import BOUNDS, Estimate
 from specmodel.rig.factors import FACTORS
-from specmodel.rig.served_model import link_prior
+from specmodel.rig.served_model import link_class, link_prior
 from specmodel.units import MILLI
 
-_USUAL: Final = 2
-_ORDER: Final = {
-    "model": 0,
-    "gpu": 1,
-    "num_draft_tokens": 3,
-    "topk": 4,
-    "tp_size": 5,
-    "allreduce": 6,
-    "draft.tp_size": 6,
-    "draft.vocab": 6,
-}
-_SAME_TIMES: Final = ("draft.step_ms", "draft.record")
+SYNONYMS: Final = {"num_gpus": "tp_size", "num_steps": "depth"}
+"""Keys that mean another one."""
 
-# What can be changed, and the keys that mean another one.
 KEYS: Final = (
     *("interconnect", "allreduce", "tp_size", "num_gpus", "gpu", "model", "dtype", "kv_dtype"),
     *("batch_size", "context_tokens", "depth", "num_steps", "topk", "num_draft_tokens"),
     *("schedule", "capture_limit"),
     *("draft.kind", "draft.vocab", "draft.tp_size", "draft.step_ms", "draft.record"),
 )
-SYNONYMS: Final = {"num_gpus": "tp_size", "num_steps": "depth"}
+"""What can be changed."""
 
-LOAD_KEYS: Final = ("batch_size", "context_tokens", "depth", "topk", "num_draft_tokens")
-"""Keys that change the load and not the rig."""
+_ORDER: Final = (
+    *("model", "gpu", "", "num_draft_tokens", "topk", "tp_size"),
+    *("allreduce", "draft.tp_size", "draft.vocab"),
+)
+"""What brings defaults with it comes before what they are defaults of; other keys stand at the empty one."""
+
+_SAME_TIMES: Final = ("draft.step_ms", "draft.record")
 
 
-def changed(base: Scenario, key: str, text: str) -> Scenario:
-    """Scenario with one value changed.
+def changed(base: Scenario, *changes: tuple[str, str]) -> Scenario:
+    """Scenario with values changed, whatever their order.
 
     Another link or card drops measured all-reduces; several GPUs without a link have `card_link`.
     """
-    return _possible(base, _changed(base, key, text))
-
-
-def all_changed(base: Scenario, changes: list[tuple[str, str]]) -> Scenario:
-    """Scenario with several values changed, whatever their order.
-
-    What brings defaults with it comes before what they are defaults of: the model, the card, the
-    depth, the verified tokens, the number of GPUs.
-    """
     pairs = [(SYNONYMS.get(key, key), text) for key, text in changes]
-    for key, _ in pairs:
-        if sum(key == other for other, _ in pairs) > 1:
+    keys = [key for key, _ in pairs]
+    for key in keys:
+        if keys.count(key) > 1:
             raise ParameterError("--set", f"{key} twice", "each key once")
-    if set(_SAME_TIMES) <= {key for key, _ in pairs}:
+    if {*_SAME_TIMES} <= {*keys}:
         raise ParameterError("--set", " and ".join(_SAME_TIMES), "one of them")
     last = base
-    for key, text in sorted(pairs, key=lambda pair: _ORDER.get(pair[0], _USUAL)):
-        last = _changed(last, key, text)
-    return _possible(base, last)
-
-
-def _changed(base: Scenario, key: str, text: str) -> Scenario:
-    """A scenario with one value changed, which others may have to go with."""
-    if key not in KEYS:
-        raise UnknownKeyError("key of --set", key[:40], list(KEYS))
-    if not text.strip():
-        raise ParameterError(key, "nothing", "a value")
-    found = _settings(base, SYNONYMS.get(key, key), text)
-    if not found:
-        return base
-    draft = {path[6:]: value for path, value in found.items() if path.startswith("draft.")}
-    rig = {path: value for path, value in found.items() if not path.startswith("draft.")}
-    return replace(base, **rig, draft=replace(base.draft, **draft))
-
-
-def _possible(base: Scenario, scenario: Scenario) -> Scenario:
-    """A scenario whose verified rows are those of a chain, where they were changed and it is one."""
-    rows = scenario.num_draft_tokens
-    chain = scenario.topk == 1 and scenario.depth > 1
-    if chain and rows not in {None, base.num_draft_tokens, scenario.depth + 1}:
-        raise ParameterError(
-            "num_draft_tokens",
-            rows,
-            f"depth + 1 = {scenario.depth + 1} for a chain",
-            "set topk for a tree",
-        )
-    return scenario
+    for key, text in sorted(
+        pairs, key=lambda pair: _ORDER.index(pair[0] if pair[0] in _ORDER else "")
+    ):
+        if key not in KEYS:
+            raise UnknownKeyError("key of --set", key[:40], list(KEYS))
+        if not text.strip():
+            raise ParameterError(key, "nothing", "a value")
+        found = _settings(last, key, text)
+        draft = {path[6:]: value for path, value in found.items() if path.startswith("draft.")}
+        rig = {path: value for path, value in found.items() if not path.startswith("draft.")}
+        if found:
+            last = replace(last, **rig, draft=replace(last.draft, **draft))
+    rows = last.num_draft_tokens
+    chain = last.topk == 1 and last.depth > 1
+    if chain and rows not in {None, base.num_draft_tokens, last.depth + 1}:
+        allowed = f"depth + 1 = {last.depth + 1} for a chain"
+        raise ParameterError("num_draft_tokens", rows, allowed, "set topk for a tree")
+    return last
 
 
 def default_changes(base: Scenario) -> list[tuple[str, str]]:
@@ -130,25 +102,16 @@ def default_changes(base: Scenario) -> list[tuple[str, str]]:
     stored = weights.routed_experts if base.model.num_experts else weights.dense_mlp
     if stored.name in {"bf16", "fp16"}:
         found.append(("dtype", "fp8"))
-    rows = []
-    for key, text in found:
-        try:
-            scenario = changed(base, key, text)
-        except ParameterError:  # beyond what can be asked for
-            continue
-        if key not in {"tp_size", "depth"} or _fits(scenario):
-            rows.append((key, text))
-    return rows
+    return [change for change in found if _makes_sense(base, change)]
 
 
-def _fits(scenario: Scenario) -> bool:
-    """Whether a scenario can be built and has the memory."""
+def _makes_sense(base: Scenario, change: tuple[str, str]) -> bool:
+    """Whether a change can be asked for; other GPUs and depths also whether they can serve the load."""
     try:
-        rig = scenario.rig()
-        fit = rig.fit(batch_size=scenario.batch_size, context_tokens=scenario.context_tokens)
+        scenario = changed(base, change)
+        return change[0] not in {"tp_size", "depth"} or scenario.memory().fits
     except SpecModelError:
         return False
-    return fit.fits
 
 
 def _class_or_none(name: str) -> str:
@@ -270,9 +233,7 @@ FASTER: Final[Mapping[str, tuple[str, int]]] = {
 """What can be made faster, its factor, and the sign of faster."""
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(NamedTuple):
     """One change: its price and the ratio of speed-ups, or the reason why it has none."""
 
     label: str
@@ -281,9 +242,7 @@ class Row:
     reason: str = ""
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Elasticity:
+class Elasticity(NamedTuple):
     """What 1 % faster does, in %: to the speed-up and to the output, at the base."""
 
     label: str
@@ -291,8 +250,7 @@ class Elasticity:
     output: float
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class WhatIf:
     """The base, changes by their effect, and all changes together where several were asked for.
 
@@ -307,13 +265,17 @@ class WhatIf:
     num_points: int = 0
 
     @property
+    def all_rows(self) -> tuple[Row, ...]:
+        """Each change, then all together."""
+        return (*self.rows, *([self.together] if self.together else ()))
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What speaks against the measured all-reduces that are used, at the loads that are priced."""
-        rows = (*self.rows, *([self.together] if self.together else ()))
-        priced = (self.base, *(row.priced for row in rows if row.priced is not None))
         by_ranks: dict[int, list[Scenario]] = {}
-        for one in priced:
-            by_ranks.setdefault(one.scenario.tp_size, []).append(one.scenario)
+        for one in (self.base, *(row.priced for row in self.all_rows)):
+            if one is not None:
+                by_ranks.setdefault(one.scenario.tp_size, []).append(one.scenario)
         return tuple(doubt for alike in by_ranks.values() for doubt in doubts_of_all_reduce(alike))
 
 
@@ -329,63 +291,53 @@ def what_if(
     """
     pricing = Pricing(base, fit)
     first = pricing.price(base)
-    changes = [(SYNONYMS.get(key, key), text) for key, text in changes]
+    pairs = [(SYNONYMS.get(key, key), text) for key, text in changes]
     together = None
-    if len(changes) > 1 and len(dict(changes)) == len(changes):
-        together = _row(pricing, _TOGETHER, all_changed(base, list(changes)))
-    pairs = changes or default_changes(base)
-    rows = [_alone(pricing, key, text, possible=together is not None) for key, text in pairs]
+    if len(pairs) > 1 and len(dict(pairs)) == len(pairs):
+        together = _row(pricing, _TOGETHER, changed(base, *pairs))
+    rows = []
+    for pair in pairs or default_changes(base):
+        label = "=".join(pair)
+        try:
+            rows.append(_row(pricing, label, changed(base, pair)))
+        except ParameterError as error:
+            if together is None:
+                raise
+            rows.append(Row(label, reason=f"not without the other changes: {error}"))
     return WhatIf(
         base=first,
         draft=base.draft.described(base.model)[0],
         rows=tuple(sorted(rows, key=_order)),
         together=together,
-        elasticities=_elasticities(pricing, base),
+        elasticities=_elasticities(pricing),
         num_points=len(pricing.fit.measured.loads),
     )
 
 
-def _alone(pricing: Pricing, key: str, text: str, *, possible: bool) -> Row:
-    """Price one change; one that is `possible` with the others may need them."""
-    label = f"{key}={text}"
-    try:
-        scenario = changed(pricing.base, key, text)
-    except ParameterError as error:
-        if not possible:
-            raise
-        return Row(label=label, reason=f"not without the other changes: {error}")
-    return _row(pricing, label, scenario)
-
-
 def _row(pricing: Pricing, label: str, scenario: Scenario) -> Row:
     """Price one change against the base."""
-    base = pricing.base
-    if scenario.interconnect != base.interconnect and "interconnect" not in label:
-        label += f" over {scenario.interconnect}" if label != _TOGETHER else ""
+    same_link = scenario.interconnect == pricing.base.interconnect
+    if not same_link and label != _TOGETHER and "interconnect" not in label:
+        label += f" over {scenario.interconnect}"
     try:
-        priced = pricing.price(scenario)
-        ratio = pricing.ratio(base, scenario)
+        return Row(label, pricing.price(scenario), pricing.ratio(pricing.base, scenario))
     except SpecModelError as error:
         hint = error.hint if isinstance(error, ParameterError) else ""
-        return Row(label=label, reason=hint if "does not fit" in hint else str(error))
-    return Row(label=label, priced=priced, ratio=ratio)
+        return Row(label, reason=hint if "does not fit" in hint else str(error))
 
 
-def _elasticities(pricing: Pricing, base: Scenario) -> tuple[Elasticity, ...]:
+def _elasticities(pricing: Pricing) -> tuple[Elasticity, ...]:
     """Elasticities of speed-up and output by what can be made faster, largest first."""
-    at = pricing.priced(base)
-    step, whole = at.jacobian
-    _, logs = pricing.logs(base)
+    slopes = pricing.priced(pricing.base).jacobian
+    _, logs = pricing.logs(pricing.base)
     found = []
     for label, (factor, sign) in FASTER.items():
-        moves = sign * np.array([step[FACTORS.index(factor)], whole[FACTORS.index(factor)]])
-        one = Elasticity(
-            label=label,
-            speedup=float(moves @ np.array(logs.speedup_slopes[:2])),
-            output=float(moves @ np.array(logs.output_slopes[:2])),
+        moves = sign * slopes[:, FACTORS.index(factor)]
+        speedup, output = (
+            float(moves @ np.array(each[:2])) for each in (logs.speedup_slopes, logs.output_slopes)
         )
-        if abs(one.speedup) + abs(one.output) > 1e-4:
-            found.append(one)
+        if abs(speedup) + abs(output) > 1e-4:
+            found.append(Elasticity(label, speedup, output))
     return tuple(sorted(found, key=lambda one: -abs(one.output)))
 
 

@@ -1,7 +1,6 @@
 """The factors that a calibration of the physical form fits, and what times they give."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -22,9 +21,7 @@ request, some once per row (theory.md B10; a judgement). [-]"""
 KV_ROW_LOGIT_SD: Final = 1.5
 """Its spread on the logit scale (judgement). [-]"""
 
-FACTOR_LOG_SD: Mapping[str, float] = MappingProxyType(
-    {**PRIOR_LOG_SD, "kv_row_share": KV_ROW_LOGIT_SD}
-)
+FACTOR_LOG_SD: Final[Mapping[str, float]] = {**PRIOR_LOG_SD, "kv_row_share": KV_ROW_LOGIT_SD}
 """Prior standard deviations of the fitted factors: log scale, of `kv_row_share` logit. `allreduce` is
 replaced by the spread of the link's own prior. [-]"""
 

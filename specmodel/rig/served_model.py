@@ -1,8 +1,8 @@
 """A model on some GPUs: what a step and a round take before anything was measured there."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields, replace
-from typing import Final, final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -61,12 +61,7 @@ def link_prior(name: str, num_ranks: int, *, kernel: str = "") -> AllReducePrior
     The gate takes the engine's kernel on NVLink and on a pair with peer access; patched engines
     have one-shot kernels on more PCIe cards, which must be asked for. allreduce.md 6.
     """
-    if not name:
-        allowed = "named for several GPUs without a measured all-reduce"
-        raise ParameterError(
-            "interconnect", "none", allowed, f"one of {', '.join(prior_classes())}"
-        )
-    link = _class(name)
+    link = link_class(name)
     gate = vllm_kernel(
         num_ranks,
         SMALL_MESSAGE_BYTES,
@@ -77,21 +72,24 @@ def link_prior(name: str, num_ranks: int, *, kernel: str = "") -> AllReducePrior
     return allreduce_prior(link, num_ranks, kernel=kernel or ("engine" if engine else "nccl"))
 
 
-def _class(name: str) -> str:
-    """Class of the all-reduce prior of a link."""
-    if name in prior_classes():
+def link_class(name: str) -> str:
+    """Class of the all-reduce prior of a link; what can be priced is listed where there is none."""
+    known = [*prior_classes()]
+    if not name:
+        allowed = "named for several GPUs without a measured all-reduce"
+        raise ParameterError("interconnect", "none", allowed, f"one of {', '.join(known)}")
+    if name in known:
         return name
     try:
         link = interconnect(name).name
-    except UnknownKeyError:  # what can be priced helps more than the whole catalogue
-        raise UnknownKeyError("interconnect", name, [*prior_classes()]) from None
+    except UnknownKeyError:
+        raise UnknownKeyError("interconnect", name, known) from None
     if link.endswith("without peer access"):
         return "pcie_no_peer_access"
-    found = next((each for begin, each in LINK_CLASSES if link.startswith(begin)), None)
-    if found is None:
-        what = "class of all-reduces for the interconnect"
-        raise UnknownKeyError(what, link, [*prior_classes()])
-    return found
+    for begin, found in LINK_CLASSES:
+        if link.startswith(begin):
+            return found
+    raise UnknownKeyError("class of all-reduces for the interconnect", link, known)
 
 
 Array = NDArray[np.float64]
@@ -102,12 +100,13 @@ BLOCK: Final = 65_536
 
 def draw_columns(multipliers: StepMultipliers) -> StepMultipliers:
     """Draws along a first axis, before the configurations; numbers stay numbers."""
-    values = {each.name: getattr(multipliers, each.name) for each in fields(multipliers)}
-    if any(np.ndim(value) > 1 for value in values.values()):
-        raise ParameterError("multipliers", "a table", "numbers or draws of shape (d,)")
-    return StepMultipliers(
-        **{name: value[:, None] if np.ndim(value) else value for name, value in values.items()}
-    )
+    columns = {}
+    for each in fields(multipliers):
+        value = getattr(multipliers, each.name)
+        if np.ndim(value) > 1:
+            raise ParameterError("multipliers", "a table", "numbers or draws of shape (d,)")
+        columns[each.name] = value[:, None] if np.ndim(value) else value
+    return StepMultipliers(**columns)
 
 
 def priced_in_blocks(
@@ -118,29 +117,23 @@ def priced_in_blocks(
     if not size:
         raise ParameterError("num_steps", "no configuration", "at least one")
     blocks = [slice(first, min(first + length, size)) for first in range(0, size, length)]
-    pieces = [priced(rows) for rows in blocks]
 
-    def together(arrays: Iterable[Array]) -> Array:
-        found = [np.atleast_1d(each) for each in arrays]
-        lead = np.broadcast_shapes(*(each.shape[:-1] for each in found))
+    def joined(pieces: Sequence[Any]) -> Any:
+        kind = type(pieces[0])
+        if is_dataclass(kind):
+            names = [each.name for each in fields(kind)]
+            return kind(
+                **{name: joined([getattr(each, name) for each in pieces]) for name in names}
+            )
+        lead = np.broadcast_shapes(*(np.shape(each)[:-1] for each in pieces))
         whole = [
             np.broadcast_to(each, (*lead, rows.stop - rows.start))
-            for rows, each in zip(blocks, found, strict=True)
+            for rows, each in zip(blocks, pieces, strict=True)
         ]
-        joined = whole[0] if len(whole) == 1 else np.concatenate(whole, axis=-1)
-        return joined.reshape((*lead, *shape))
+        return np.concatenate(whole, axis=-1).reshape((*lead, *shape))
 
-    def steps(parts: list[StepParts]) -> StepParts:
-        names = [each.name for each in fields(StepParts)]
-        return StepParts(
-            **{name: together(getattr(part, name) for part in parts) for name in names}
-        )
-
-    return RoundParts(
-        draft=steps([each.draft for each in pieces]),
-        verify=steps([each.verify for each in pieces]),
-        host_s=together(each.host_s for each in pieces),
-    )
+    found: RoundParts = joined([priced(rows) for rows in blocks])
+    return found
 
 
 CURVE_LOG_SD: Final = 0.1
@@ -156,13 +149,11 @@ RATE_OF_WEIGHTS: Final = {
 """Rate at which products of a stored format run; others are widened to 16 bits. [-]"""
 
 
-def _typical_engine() -> Engine:
-    """Host times of a step and a round, everything in turn, every size captured."""
-    return Engine(step_host_s=STEP_HOST_S, round_host_s=STEP_HOST_S)
+TYPICAL_ENGINE: Final = Engine(step_host_s=STEP_HOST_S, round_host_s=STEP_HOST_S)
+"""Everything in turn, every size captured."""
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Rig:
     """A model, the GPUs that serve it by tensor parallelism, and the engine.
 
@@ -182,7 +173,7 @@ class Rig:
     context_parallel: int = 1
     draft: DraftPasses | Drafter | None = None
     draft_tp_size: int | None = None
-    engine: Engine = field(default_factory=_typical_engine)
+    engine: Engine = TYPICAL_ENGINE
     usable_share: float = USABLE_SHARE
 
     def __post_init__(self) -> None:
@@ -317,32 +308,34 @@ class Rig:
 
     def _allreduce_time(self) -> AllReduce:
         """Time of an all-reduce against its bytes."""
-        if self.tp_size == 1:
-            return 0.0
+        if self.tp_size > 1 and self.allreduce is not None:
+            return self.allreduce.at
         prior = self._allreduce_prior()
-        if prior is not None and prior.kernel == "engine":
-            library = link_prior(self.interconnect, self.tp_size, kernel="nccl")
-            # engines leave to the library what their own kernel is slower at
-            return lambda message: np.minimum(prior.at(message), library.at(message))
-        if prior is not None:
+        if prior is None:
+            return 0.0
+        if prior.kernel != "engine":
             return prior.at
-        return self.allreduce.at if self.allreduce is not None else 0.0
+        # engines leave to the library what their own kernel is slower at
+        library = link_prior(self.interconnect, self.tp_size, kernel="nccl")
+        return lambda message: np.minimum(prior.at(message), library.at(message))
 
     def _drafter(self, context: ArrayLike) -> Drafter | None:
         """Work of the draft passes at each context."""
         if not isinstance(self.draft, DraftPasses):
             return self.draft
-        ranks = self.draft_tp_size or self.tp_size
-
-        def work(shape: ModelShape) -> ForwardWork:
-            return shape_work(
-                shape, ranks, context_tokens=context, kv_bytes_per_value=self.kv_bytes_per_value
+        first, later = (
+            shape_work(
+                shape,
+                self.draft_tp_size or self.tp_size,
+                context_tokens=context,
+                kv_bytes_per_value=self.kv_bytes_per_value,
             )
-
+            for shape in (self.draft.first, self.draft.later or self.draft.first)
+        )
         return Drafter(
             kind=self.draft.kind,
-            work=work(self.draft.later or self.draft.first),
-            extend_work=work(self.draft.first),
+            work=later,
+            extend_work=first,
             step_host_s=self.draft.step_host_s,
             measured_step_s=self.draft.measured_step_s,
             measured_extend_s=self.draft.measured_extend_s,

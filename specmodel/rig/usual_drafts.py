@@ -2,7 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final
 
 from specmodel.architecture import (
     DenseMlp,
@@ -23,8 +23,7 @@ reads for 0.28 ms takes some 0.4 ms in SGLang and 1.0 ms in a vLLM of 2025 [step
 middle of the gaps, a judgement. [s]"""
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DraftPasses:
     """Shapes of the forward passes that draft a round."""
 
@@ -40,7 +39,7 @@ class DraftPasses:
             raise ParameterError("kind", self.kind, "'sequential' or 'parallel'")
 
 
-def mtp_passes(target: ModelShape, *, weights: Quantisation | None = None) -> DraftPasses:
+def mtp_passes(target: ModelShape) -> DraftPasses:
     """Passes of a multi-token-prediction layer of the target.
 
     The last layer that is not linear, behind a projection of hidden state and embedding, and the
@@ -57,7 +56,7 @@ def mtp_passes(target: ModelShape, *, weights: Quantisation | None = None) -> Dr
         fused_width=2 * target.hidden_size,
         mtp_layers=0,
         other_parameters=0,
-        weights=weights or Quantisation(),
+        weights=Quantisation(),
     )
     return DraftPasses(first=shape)
 

@@ -30,7 +30,7 @@ def random_loads(count: int, seed: int) -> tuple[Loads, Array]:
     )
     share = np.where(depth > 0, rng.uniform(0.2, 1.0, count), 1.0)
     again = rng.integers(0, count, count // 4)
-    return loads.joined(loads.take(again)), np.concatenate([share, share[again]])
+    return Loads.concatenated(loads, loads.take(again)), np.concatenate([share, share[again]])
 
 
 def by_hand(first: Load, second: Load, form: ModelError) -> float:
@@ -80,7 +80,7 @@ def test_it_is_a_covariance_whatever_the_loads(seed: int) -> None:
 def test_a_load_that_is_there_twice_has_one_error() -> None:
     loads, share = random_loads(30, 4)
     once = error_covariance(loads, share, loads, share, ModelError())
-    twice, shares = loads.joined(loads), np.concatenate([share, share])
+    twice, shares = Loads.concatenated(loads, loads), np.concatenate([share, share])
     found = error_covariance(twice, shares, twice, shares, ModelError())
     np.testing.assert_allclose(found, np.tile(once, (2, 2)), rtol=1e-12)
 
@@ -145,9 +145,9 @@ def test_a_chain_verifies_one_row_more_than_it_drafts_and_a_step_one() -> None:
 def test_loads_are_taken_and_put_together_in_their_order() -> None:
     loads, _ = random_loads(12, 9)
     parts = [loads.take(np.arange(0, 5)), loads.take(np.arange(5, len(loads)))]
-    for again in (Loads.concatenated(parts), parts[0].joined(parts[1])):
-        for each in fields(Loads):
-            assert np.array_equal(getattr(again, each.name), getattr(loads, each.name))
+    again = Loads.concatenated(*parts)
+    for each in fields(Loads):
+        assert np.array_equal(getattr(again, each.name), getattr(loads, each.name))
 
 
 def test_loads_of_several_lengths_are_refused() -> None:

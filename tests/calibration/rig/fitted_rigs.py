@@ -13,7 +13,7 @@ from calibration.rig.from_points import AskedRig
 from calibration.rig.prediction import calibrated_scenario
 from calibration.rig.pricing import Pricing, interval_sd
 from calibration.rig.scenario import Scenario
-from calibration.rig.whatif import all_changed, what_if
+from calibration.rig.whatif import changed, what_if
 from specmodel.ask import Ask
 from specmodel.calibration import Calibration
 from specmodel.physical_fit import PhysicalFit
@@ -70,7 +70,7 @@ def change_of(
     found = what_if(base, changes, fit=physical)
     row = found.together or found.rows[0]
     assert row.ratio is not None, row.reason
-    after = all_changed(base, list(changes))
+    after = changed(base, *changes)
     step, whole = (_ratio(base, after, physical, at) for at in (0, 1))
     return Change(found.base.speedup.median, row.ratio, step, whole)
 

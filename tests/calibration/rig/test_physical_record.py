@@ -12,7 +12,7 @@ import pytest
 
 from calibration.rig.draft import DraftChoice, measured_draft
 from calibration.rig.from_points import AskedRig
-from calibration.rig.prediction import changed_rig, rig_predictions, speedup_ratio
+from calibration.rig.prediction import changed_rig, rig_prediction, speedup_ratio
 from calibration.rig.scenario import scenario_from_record, scenario_to_record
 from specmodel.calibration import SCHEMA_VERSION, Calibration
 from specmodel.cost.allreduce import AllReduceCurve
@@ -60,8 +60,7 @@ def written(calibration: Calibration) -> dict[str, Any]:
 
 
 def predicted(calibration: Calibration) -> Prediction:
-    (found,) = rig_predictions(changed_rig(calibration, CHANGES), [QUESTION])
-    return found
+    return rig_prediction(changed_rig(calibration, CHANGES), QUESTION)
 
 
 def numbers(found: Prediction) -> list[float]:

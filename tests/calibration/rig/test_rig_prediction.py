@@ -12,7 +12,7 @@ from calibration.rig.prediction import (
     ChangedRig,
     calibrated_scenario,
     changed_rig,
-    rig_predictions,
+    rig_prediction,
     speedup_draws,
     speedup_ratio,
     with_load_changes,
@@ -70,8 +70,7 @@ def question(
 
 
 def predicted(rig: ChangedRig, one: Question) -> Prediction:
-    (found,) = rig_predictions(rig, [one])
-    return found
+    return rig_prediction(rig, one)
 
 
 def kimi(*changes: tuple[str, str]) -> ChangedRig:
@@ -315,7 +314,7 @@ def test_changes_are_checked_before_anything_is_priced() -> None:
 def test_more_gpus_of_a_known_rig_keep_its_name_and_change_its_times() -> None:
     rig = kimi(("tp_size", "16"))
     assert isinstance(rig.rig, Scenario)
-    assert (rig.rig.tp_size, rig.base.tp_size, rig.unchanged.rig.tp_size) == (16, 8, 8)
+    assert (rig.rig.tp_size, rig.pricing.base.tp_size, rig.unchanged.rig.tp_size) == (16, 8, 8)
 
 
 def test_a_lookup_has_no_draft_model_to_read() -> None:

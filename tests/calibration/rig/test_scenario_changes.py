@@ -9,12 +9,10 @@ import pytest
 
 from calibration.rig.draft import DraftChoice, measured_draft
 from calibration.rig.pricing import Pricing
-from calibration.rig.scenario import EAGER_KERNEL_S, Scenario, scenario_from_record
+from calibration.rig.scenario import EAGER_KERNEL_S, LOAD_KEYS, Scenario, scenario_from_record
 from calibration.rig.whatif import (
     KEYS,
-    LOAD_KEYS,
     SYNONYMS,
-    all_changed,
     changed,
     default_changes,
     what_if,
@@ -120,7 +118,7 @@ def test_setting_what_a_rig_has_changes_nothing(name: str, tmp_path: Path) -> No
     values = own_values(base, tmp_path)
     assert len(values) >= 13
     for key, text in values.items():
-        after = changed(base, key, text)
+        after = changed(base, (key, text))
         ratio = pricing.ratio(base, after)
         assert [ratio.low, ratio.median, ratio.high] == pytest.approx([1, 1, 1], abs=1e-6), key
         price = pricing.price(after)
@@ -128,9 +126,7 @@ def test_setting_what_a_rig_has_changes_nothing(name: str, tmp_path: Path) -> No
             assert getattr(price, quantity).median == pytest.approx(
                 getattr(before, quantity).median, rel=1e-9
             ), (key, quantity)
-    together = all_changed(
-        base, [(key, text) for key, text in values.items() if key not in SYNONYMS]
-    )
+    together = changed(base, *((key, text) for key, text in values.items() if key not in SYNONYMS))
     assert pricing.ratio(base, together).median == pytest.approx(1, abs=1e-6)
 
 
@@ -164,7 +160,7 @@ def test_every_key_can_change_something(tmp_path: Path) -> None:
     base = replace(KIMI, topk=4, num_draft_tokens=16, context_tokens=32768)
     pricing = Pricing(base)
     for key, text in others.items():
-        ratio = pricing.ratio(base, changed(base, key, text))
+        ratio = pricing.ratio(base, changed(base, (key, text)))
         assert abs(ratio.median - 1) > 1e-4, key
         assert ratio.low < ratio.median < ratio.high, key
 
@@ -180,32 +176,32 @@ def test_every_key_can_change_something(tmp_path: Path) -> None:
     ],
 )
 def test_the_order_of_changes_does_not_matter(changes: list[tuple[str, str]]) -> None:
-    found = [all_changed(KIMI, list(order)) for order in itertools.permutations(changes)]
+    found = [changed(KIMI, *order) for order in itertools.permutations(changes)]
     assert all(one == found[0] for one in found[1:])
 
 
 def test_a_key_that_is_named_twice_is_refused_by_any_of_its_names() -> None:
     for pair in ([("depth", "2"), ("num_steps", "3")], [("tp_size", "8"), ("tp_size", "8")]):
         with pytest.raises(ParameterError, match="twice"):
-            all_changed(KIMI, pair)
+            changed(KIMI, *pair)
 
 
 def test_another_model_comes_in_its_own_formats() -> None:
     quantised = replace(LLAMA, dtype="fp8")
-    assert changed(quantised, "model", "Qwen3-8B").dtype == ""
-    assert changed(quantised, "model", "meta-llama/Llama-3.1-8B").dtype == "fp8"
+    assert changed(quantised, ("model", "Qwen3-8B")).dtype == ""
+    assert changed(quantised, ("model", "meta-llama/Llama-3.1-8B")).dtype == "fp8"
 
 
 def test_a_chain_verifies_what_it_drafts_and_one() -> None:
     with pytest.raises(ParameterError, match=r"depth \+ 1 = 4 for a chain"):
-        changed(LLAMA, "num_draft_tokens", "16")
+        changed(LLAMA, ("num_draft_tokens", "16"))
     with pytest.raises(ParameterError, match="num_draft_tokens"):
-        changed(LLAMA, "topk", "4")
-    tree = all_changed(LLAMA, [("topk", "4"), ("num_draft_tokens", "16")])
+        changed(LLAMA, ("topk", "4"))
+    tree = changed(LLAMA, ("topk", "4"), ("num_draft_tokens", "16"))
     assert (tree.topk, tree.num_draft_tokens) == (4, 16)
-    assert changed(tree, "topk", "1").longest == 4
-    assert changed(TREE, "depth", "3").num_draft_tokens == 16
-    assert changed(LLAMA, "depth", "7").longest == 8
+    assert changed(tree, ("topk", "1")).longest == 4
+    assert changed(TREE, ("depth", "3")).num_draft_tokens == 16
+    assert changed(LLAMA, ("depth", "7")).longest == 8
 
 
 def test_a_block_is_longer_than_its_depth() -> None:
@@ -221,7 +217,7 @@ def test_a_block_is_longer_than_its_depth() -> None:
 
 def test_a_measured_link_stays_one_link_at_other_numbers_of_gpus() -> None:
     base, _ = BASES["curve"]
-    fewer = changed(replace(base, model=preset("Qwen3-8B"), gpu="H100"), "tp_size", "4")
+    fewer = changed(replace(base, model=preset("Qwen3-8B"), gpu="H100"), ("tp_size", "4"))
     assert fewer.curve is not None
     rows = what_if(replace(base, model=preset("Qwen3-8B"), gpu="H100"), [("tp_size", "4")]).rows
     assert rows[0].ratio is not None
@@ -247,14 +243,14 @@ def test_changes_that_need_each_other_are_priced_together_only() -> None:
 @pytest.mark.parametrize("key", KEYS)
 def test_what_is_no_value_of_a_key_is_refused_in_one_line(key: str, text: str) -> None:
     with pytest.raises(SpecModelError) as caught:
-        changed(KIMI, key, text)
+        changed(KIMI, (key, text))
     assert len(str(caught.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize("key", ["", "DEPTH", "batch", "draft", "x" * 500, "tp_size "])
 def test_what_is_no_key_is_refused_with_those_that_are(key: str) -> None:
     with pytest.raises(UnknownKeyError) as caught:
-        changed(KIMI, key, "1")
+        changed(KIMI, (key, "1"))
     assert all(known in str(caught.value) for known in KEYS)
     assert len(str(caught.value)) < 400
 
@@ -262,13 +258,13 @@ def test_what_is_no_key_is_refused_with_those_that_are(key: str) -> None:
 @pytest.mark.parametrize("key", sorted(LOAD_KEYS))
 def test_loads_have_the_bounds_of_options(key: str) -> None:
     with pytest.raises(ParameterError, match=key):
-        changed(TREE, key, "1e10")
+        changed(TREE, (key, "1e10"))
 
 
 def test_keys_and_their_synonyms_are_known() -> None:
     assert set(SYNONYMS) | set(SYNONYMS.values()) | set(LOAD_KEYS) <= set(KEYS)
     for other, key in SYNONYMS.items():
-        assert changed(KIMI, other, "8") == changed(KIMI, key, "8")
+        assert changed(KIMI, (other, "8")) == changed(KIMI, (key, "8"))
 
 
 def test_default_changes_of_every_rig_can_be_priced_or_say_why() -> None:
@@ -293,7 +289,7 @@ def replaced(**given: Any) -> Scenario:
 )
 def test_the_kernel_that_the_gate_takes_is_no_change(given: dict[str, Any], text: str) -> None:
     base = replaced(**given)
-    assert changed(base, "allreduce", text) is base
+    assert changed(base, ("allreduce", text)) is base
 
 
 def test_a_pass_beyond_the_captured_graphs_is_launched_kernel_by_kernel() -> None:
@@ -301,12 +297,12 @@ def test_a_pass_beyond_the_captured_graphs_is_launched_kernel_by_kernel() -> Non
     base = Scenario(
         model=preset("Llama-3.1-8B"), gpu="H100", depth=3, batch_size=8, accept_length=2.5
     )
-    limited = changed(base, "capture_limit", "8")
+    limited = changed(base, ("capture_limit", "8"))
     whole, cut = (Pricing(each).price(each) for each in (base, limited))
     assert cut.step_s.median == pytest.approx(whole.step_s.median)
     launches_s = base.rig().forward_work().num_kernels * EAGER_KERNEL_S
     assert cut.round_s.median > max(whole.round_s.median, launches_s)
-    wide = Pricing(base).price(changed(base, "capture_limit", "32"))
+    wide = Pricing(base).price(changed(base, ("capture_limit", "32")))
     assert wide.round_s.median == pytest.approx(whole.round_s.median)
 
 
@@ -316,10 +312,10 @@ def test_a_head_is_not_priced_where_the_passes_were_measured() -> None:
         DraftChoice(times=measured_draft(example_record()), tp_size=1),
     ):
         with pytest.raises(ParameterError, match=r"draft\.step_ms"):
-            changed(replace(LLAMA, draft=measured), "draft.vocab", "64000")
+            changed(replace(LLAMA, draft=measured), ("draft.vocab", "64000"))
     for changes in itertools.permutations([("draft.vocab", "64000"), ("draft.step_ms", "0.5")]):
         with pytest.raises(ParameterError, match=r"draft\.vocab"):
-            all_changed(LLAMA, list(changes))
+            changed(LLAMA, *changes)
 
 
 def test_one_time_of_the_draft_passes_is_given(tmp_path: Path) -> None:
@@ -327,4 +323,4 @@ def test_one_time_of_the_draft_passes_is_given(tmp_path: Path) -> None:
     record = ("draft.record", str(tmp_path / "drafter.json"))
     for changes in itertools.permutations([record, ("draft.step_ms", "0.5")]):
         with pytest.raises(ParameterError, match="one of them"):
-            all_changed(LLAMA, list(changes))
+            changed(LLAMA, *changes)

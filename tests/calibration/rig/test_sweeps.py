@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from calibration.rig.draft import DraftChoice
 from calibration.rig.from_points import AskedRig
-from calibration.rig.prediction import changed_rig, rig_predictions
+from calibration.rig.prediction import changed_rig, rig_prediction
 from specmodel.prediction import Prediction, predict
 from specmodel.question import AcceptLength, Configuration, Question
 from tests.calibration.rig.fitted_rigs import change_of, fitted, inside, say, words
@@ -110,7 +110,7 @@ def sweep(folder: Path, one: Sweep, most_batch: int) -> tuple[Cells, Cells]:
     questions = [question(row) for row in asked]
     # the caches of these servers hold fp8, which makes no difference at the shortest context
     rig = changed_rig(calibration, [("kv_dtype", "fp8")])
-    physical = cells(asked, rig_predictions(rig, questions))
+    physical = cells(asked, tuple(rig_prediction(rig, one) for one in questions))
     relative = cells(asked, predict(calibration, questions))
     label = f"{one.table}, fitted to batch <= {most_batch}, {len(asked)} cells"
     say(f"{label}\n    physical: {physical}\n    relative: {relative}")

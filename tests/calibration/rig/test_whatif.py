@@ -190,7 +190,7 @@ def test_a_default_set_suits_the_rig() -> None:
 )
 def test_what_cannot_be_set_is_refused_in_one_line(key: str, text: str) -> None:
     with pytest.raises(SpecModelError) as caught:
-        changed(KIMI, key, text)
+        changed(KIMI, (key, text))
     assert "\n" not in str(caught.value)
 
 
