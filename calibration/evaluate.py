@@ -25,11 +25,11 @@ from calibration.evaluate_splits import (
     small_loads,
 )
 from calibration.fit.posterior_mode import fit_rows
-from calibration.points.arrays import SystemRows, numbers, system_rows, texts, with_expert_counts
+from calibration.points.arrays import SystemRows, system_rows, with_expert_counts
 from calibration.points.packaged import packaged_table, packaged_tables
 from calibration.points.reading import read_points
 from calibration.points.systems import systems
-from calibration.points.table import Points
+from calibration.points.table import Points, numbers, texts
 from calibration.points.unsound import assess_soundness
 from specmodel.cost import UNKNOWN_DEPTH_NUM_STEPS
 from specmodel.errors import FitError, ParameterError

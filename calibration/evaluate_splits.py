@@ -7,7 +7,8 @@ from typing import NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.points.arrays import SystemRows, numbers, texts
+from calibration.points.arrays import SystemRows
+from calibration.points.table import numbers, texts
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

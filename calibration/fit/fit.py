@@ -12,22 +12,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from calibration.fit.posterior_mode import MapFit, fit_rows, with_measured_shares
-from calibration.points.arrays import (
-    SystemRows,
-    contradicted_share,
-    numbers,
-    speculative,
-    system_rows,
-    texts,
-    with_expert_counts,
-)
+from calibration.points.arrays import SystemRows, system_rows, with_expert_counts
 from calibration.points.reading import read_points
 from calibration.points.systems import SystemPoints, select_system
-from calibration.points.table import Points, format_points
+from calibration.points.table import Points, format_points, numbers, texts
 from calibration.points.unsound import (
     BASELINE_SET_ASIDE,
     Soundness,
     assess_soundness,
+    implied_round_cost,
     replicate_groups,
 )
 from calibration.rig.fit import fit_physical, measured_times
@@ -203,7 +196,7 @@ def _lacking(stated: pd.DataFrame, kept: pd.DataFrame) -> str:
             "no row has a baseline: fill baseline_tokens_per_s, or add rows with num_steps 0 and "
             "the same workload, batch and context"
         )
-    if len(kept) < len(stated) and not speculative(stated).empty:
+    if len(kept) < len(stated) and np.isfinite(implied_round_cost(stated)).any():
         return "every row with a baseline was set aside, because its baseline is broken"
     return "no row has accept length, throughput and baseline together"
 
@@ -300,7 +293,7 @@ def _calibration(
     decode_only = bool(np.all(usable.rows.measured_share == 0.0))
     if decode_only:
         notes.append(_DECODE_ONLY)
-    if count := int(contradicted_share(usable.as_measured).sum()):
+    if count := usable.num_contradicted:
         notes.append(
             f"{count} row{'s' if count > 1 else ''}: ttft_ms and output_tokens leave a round less than the "
             "time of a step, so they are not used; is the throughput that of decoding alone?"

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from calibration.points.arrays import measured_share, numbers, texts
+from calibration.points.arrays import measured_share
 from calibration.points.loads import at_calibrated_loads, with_common_loads
-from calibration.points.table import SYSTEM_COLUMNS
+from calibration.points.table import SYSTEM_COLUMNS, numbers, texts
 from calibration.predict.planned_points import PlannedPoints, read_planned_points
 from specmodel.accept_lengths import accept_lengths
 from specmodel.ask import Ask, configurations, question_of
@@ -91,7 +91,7 @@ def predict_points(
 
 def _predict_rows(calibration: Calibration, frame: pd.DataFrame) -> list[PointPrediction]:
     """Predictions of rows that could be read, in their order."""
-    shares = measured_share(frame).tolist()
+    shares = measured_share(frame)[0].tolist()
     asked: dict[int, Question] = {}
     answered: dict[int, PointPrediction] = {}
     for index, row in enumerate(_rows(calibration, frame)):

@@ -7,7 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.points.arrays import SystemRows, numbers, texts
+from calibration.points.arrays import SystemRows
+from calibration.points.table import numbers, texts
 from calibration.rig.scenario import round_shape
 from specmodel.constants import index_of
 from specmodel.errors import FitError

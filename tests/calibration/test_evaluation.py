@@ -15,8 +15,8 @@ from calibration.evaluate_splits import (
     few_rows,
     small_loads,
 )
-from calibration.points.arrays import numbers, texts
 from calibration.points.packaged import packaged_table
+from calibration.points.table import numbers, texts
 from specmodel.errors import FitError, ParameterError, UnknownKeyError
 
 SOUND_TARGETS = 7

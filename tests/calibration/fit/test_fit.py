@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from calibration import fit, read_points
-from calibration.points.arrays import numbers, with_expert_counts
+from calibration.points.arrays import with_expert_counts
 from calibration.points.packaged import packaged_table
+from calibration.points.table import numbers
 from specmodel import Calibration
 from specmodel.errors import ExtrapolationWarning, FitError, IncompatiblePointsError
 
