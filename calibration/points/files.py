@@ -3,9 +3,9 @@
 import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from calibration.readers import (
     LogReader,
@@ -46,20 +46,11 @@ def read_groups(
     if not named:
         raise ParameterError("paths", "none", "one file or more")
     groups: dict[tuple[object, ...], list[_Opened]] = defaultdict(list)
-    order: list[FileGroup | tuple[object, ...]] = []
     for path, is_named in files_of(named):
-        opened = _open(path, is_named=is_named, progress=progress)
-        if isinstance(opened, FileGroup):
-            order.append(opened)
-            continue
-        key = (opened.reader.FORMAT, *opened.series)
-        if key not in groups:
-            order.append(key)
-        groups[key].append(opened)
-    result: list[FileGroup] = []
-    for item in order:
-        result += [item] if isinstance(item, FileGroup) else _read_group(groups[item])
-    return tuple(result)
+        one = _open(path, is_named=is_named, progress=progress)
+        known = (one.group.format, *one.series)
+        groups[known if one.reader is not None else (path,)].append(one)
+    return tuple(group for opened in groups.values() for group in _together(opened))
 
 
 def files_of(paths: Sequence[PathLike]) -> tuple[tuple[Path, bool], ...]:
@@ -94,78 +85,54 @@ def _files_inside(folder: Path) -> list[Path]:
     return [path for path in found if path.is_file()]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Opened:
-    """A file whose reader is known; `reading` is what it says by itself.
+class _Opened(NamedTuple):
+    """A file by itself; its text is kept only where the format is read as a series."""
 
-    The text is kept only where the format is read as a series: a folder may hold much of it.
-    """
-
-    path: Path
-    is_named: bool
-    reader: Reader | LogReader
-    reading: Reading | FormatError
+    group: FileGroup
+    reader: Reader | LogReader | None = None  # None where the file is of no format
     series: tuple[str, ...] = ()
     source: SourceText | None = None
 
 
-def _open(
-    path: Path, *, is_named: bool, progress: Callable[[int], None] | None
-) -> _Opened | FileGroup:
-    """Return a file, recognised and read, or the group of a file that is of no format."""
+def _open(path: Path, *, is_named: bool, progress: Callable[[int], None] | None) -> _Opened:
+    """Return a file, recognised and read."""
     try:
         found = recognise_file(path, progress=progress)
     except FormatError as error:
-        return FileGroup(format="", files=(path,), error=error, named=is_named)
+        return _Opened(FileGroup(format="", files=(path,), error=error, named=is_named))
     if progress is not None and isinstance(found.source, SourceText):
         progress(path.stat().st_size)  # a log tells by itself, as it is read
+    group = FileGroup(format=found.reader.FORMAT, files=(path,), named=is_named)
     series: tuple[str, ...] = ()
-    reading: Reading | FormatError
     try:
         series = found.series
-        reading = found.read()
+        group = replace(group, readings=(found.read(),))
     except FormatError as error:
-        reading = error
-    return _Opened(
-        path=path,
-        is_named=is_named,
-        reader=found.reader,
-        reading=reading,
-        series=series,
-        source=found.source if series and isinstance(found.source, SourceText) else None,
+        group = replace(group, error=error)
+    source = found.source if series and isinstance(found.source, SourceText) else None
+    return _Opened(group, found.reader, series, source)
+
+
+def _together(opened: list[_Opened]) -> list[FileGroup]:
+    """Return files of one format as one group, those of one server as a series; broken ones apart."""
+    groups = [one.group for one in opened]
+    is_series = len(opened) > 1 and bool(opened[0].series)
+    sound = [group for group in groups if is_series or group.error is None]
+    broken = [group for group in groups if not is_series and group.error is not None]
+    if not sound:
+        return broken
+    together = replace(
+        sound[0],
+        files=tuple(file for group in sound for file in group.files),
+        readings=tuple(reading for group in sound for reading in group.readings),
+        named=any(group.named for group in sound),
     )
-
-
-def _read_group(opened: list[_Opened]) -> list[FileGroup]:
-    """Return the group of some files of one format, and those of the files that are broken."""
-    name = opened[0].reader.FORMAT
-    if len(opened) > 1 and opened[0].series:
-        return [_read_series(opened)]
-    groups = [
-        FileGroup(format=name, files=(one.path,), error=one.reading, named=one.is_named)
-        for one in opened
-        if isinstance(one.reading, FormatError)
-    ]
-    sound = [one for one in opened if isinstance(one.reading, Reading)]
-    if sound:
-        together = FileGroup(
-            format=name,
-            files=tuple(one.path for one in sound),
-            readings=tuple(one.reading for one in sound if isinstance(one.reading, Reading)),
-            named=any(one.is_named for one in sound),
-        )
-        groups.insert(0, together)
-    return groups
-
-
-def _read_series(opened: list[_Opened]) -> FileGroup:
-    """Return the group of the moments of one server, or why they cannot be read together."""
-    sources = [one.source for one in opened if one.source is not None]
-    files = tuple(one.path for one in opened)
-    name = opened[0].reader.FORMAT
-    named = any(one.is_named for one in opened)
-    try:
-        reading = cast("SeriesReader", opened[0].reader).read_series(sources)
-    except FormatError as error:
-        return FileGroup(format=name, files=files, error=error, named=named)
-    return FileGroup(format=name, files=files, readings=(reading,), named=named)
+    if is_series:
+        sources = [one.source for one in opened if one.source is not None]
+        together = replace(together, readings=(), error=None)
+        try:
+            reading = cast("SeriesReader", opened[0].reader).read_series(sources)
+            together = replace(together, readings=(reading,))
+        except FormatError as error:
+            together = replace(together, error=error)
+    return [together, *broken]

@@ -104,7 +104,15 @@ def points_of(groups: Sequence[FileGroup]) -> Points:
             *warn_rows(frame, per_part, "throughput_scope", _PER_PART),
         ),
     )
-    return replace(points, warnings=(*points.warnings, *_warn_systems(points)))
+    found = systems(points)
+    if len(found) < 2:
+        return points
+    labels = "; ".join(system.label for system in found[:8])
+    more = f"; and {len(found) - 8} more" if len(found) > 8 else ""
+    message = (
+        f"{len(found)} systems, which need one fit each (--system TEXT picks one): {labels}{more}"
+    )
+    return replace(points, warnings=(*points.warnings, Note("two_systems", message)))
 
 
 def _without_repeats(readings: list[Reading]) -> tuple[list[Reading], tuple[LeftOut, ...]]:
@@ -131,22 +139,6 @@ def _without_repeats(readings: list[Reading]) -> tuple[list[Reading], tuple[Left
             seen.setdefault(row.content, (reading.path, row.line))
         kept_readings.append(replace(reading, rows=tuple(kept)))
     return kept_readings, tuple(repeated)
-
-
-def _warn_systems(points: Points) -> tuple[Note, ...]:
-    """Return a warning about points that need more than one fit."""
-    found = systems(points)
-    if len(found) < 2:
-        return ()
-    labels = "; ".join(system.label for system in found[:8])
-    more = f"; and {len(found) - 8} more" if len(found) > 8 else ""
-    return (
-        Note(
-            code="two_systems",
-            message=f"{len(found)} systems, which need one fit each (--system TEXT picks one): "
-            f"{labels}{more}",
-        ),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise, zip_longest
 from typing import Final
 
+from calibration.readers.check import SUM_TOLERANCE
 from calibration.readers.reading import Cell
-from calibration.readers.row_checks import SUM_TOLERANCE
 from specmodel.errors import LeftOut, ParameterError
 from specmodel.units import PERCENT
 

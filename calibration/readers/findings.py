@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from calibration.readers.check import number
 from calibration.readers.reading import Reading, Row
-from calibration.readers.row_checks import number
 from specmodel.errors import FormatError, LeftOut, Note
 
 _MOST_LINES: Final = 10_000  # of one warning; a log may have any number

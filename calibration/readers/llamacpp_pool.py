@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from calibration.readers.acceptance_counts import ACCEPTANCE_MESSAGES
+from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
-from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell
 from specmodel.errors import LeftOut
 from specmodel.units import MILLI

@@ -11,9 +11,9 @@ from calibration.readers.acceptance_counts import (
     AcceptHistogram,
     accuracy_notes,
 )
+from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
 from calibration.readers.json_text import json_keys, json_objects, number_at
-from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell, Reading, SourceText
 from specmodel.errors import LeftOut, ParameterError
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from calibration.readers.cells import read_cell
+from calibration.readers.check import check_row, number
 from calibration.readers.columns import Kind
 from calibration.readers.header import (
     HeaderColumn,
@@ -20,7 +21,6 @@ from calibration.readers.reading import (
     Row,
     SourceText,
 )
-from calibration.readers.row_checks import check_row, number
 from calibration.readers.text_tables import Record, Table, split_table
 from specmodel.errors import FormatError, LeftOut, Note
 from specmodel.units import MILLI

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from calibration.readers.check import measured_row
 from calibration.readers.findings import SGLANG_CODES, Findings
 from calibration.readers.json_text import (
     CUT_OFF,
@@ -15,7 +16,6 @@ from calibration.readers.json_text import (
     positive_at,
     text_at,
 )
-from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell, Reading, SourceText
 from specmodel.units import MILLI
 

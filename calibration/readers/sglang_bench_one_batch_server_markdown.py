@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+from calibration.readers.check import measured_row
 from calibration.readers.findings import SGLANG_CODES, Findings
-from calibration.readers.measured_row import measured_row
 from calibration.readers.numerals import NumeralError, parse_number
 from calibration.readers.reading import Reading, SourceText
 from calibration.readers.sglang_bench_one_batch_server import (

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from calibration.readers.acceptance_counts import SEVERAL_TOKENS, tokens_per_chunk
+from calibration.readers.check import measured_row
 from calibration.readers.findings import SGLANG_CODES, Findings
 from calibration.readers.json_text import (
     CUT_OFF,
@@ -15,7 +16,6 @@ from calibration.readers.json_text import (
     number_at,
     text_at,
 )
-from calibration.readers.measured_row import measured_row
 from calibration.readers.model_names import plain_name
 from calibration.readers.reading import Cell, Reading, SourceText
 from calibration.readers.sglang_flags import NOTE_MESSAGES, SglangFlags, sglang_cells

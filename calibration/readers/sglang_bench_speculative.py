@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from calibration.readers.check import measured_row
 from calibration.readers.findings import SGLANG_CODES, Findings
 from calibration.readers.json_text import (
     CUT_OFF,
@@ -13,7 +14,6 @@ from calibration.readers.json_text import (
     number_at,
     positive_at,
 )
-from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell, Reading, SourceText
 from calibration.readers.sglang_flags import NOTE_MESSAGES, sglang_cells
 from specmodel.errors import LeftOut

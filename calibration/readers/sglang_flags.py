@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from calibration.readers.check import is_block_drafter
 from calibration.readers.model_names import model_name, plain_name
 from calibration.readers.reading import Cell
-from calibration.readers.row_checks import is_block_drafter
 
 # What each code of `SglangFlags.notes` says to a user.
 NOTE_MESSAGES: Final[Mapping[str, str]] = {

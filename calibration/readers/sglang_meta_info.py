@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from calibration.readers.acceptance_counts import AcceptHistogram, pooled
+from calibration.readers.check import measured_row
 from calibration.readers.findings import SGLANG_CODES, Findings
 from calibration.readers.json_text import (
     CUT_OFF,
@@ -16,7 +17,6 @@ from calibration.readers.json_text import (
     number_at,
     text_at,
 )
-from calibration.readers.measured_row import measured_row
 from calibration.readers.model_names import model_name
 from calibration.readers.reading import Reading, SourceText
 from specmodel.errors import FormatError, ParameterError

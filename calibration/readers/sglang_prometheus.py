@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from calibration.readers.check import measured_row
 from calibration.readers.findings import SGLANG_CODES, Findings
-from calibration.readers.measured_row import measured_row
 from calibration.readers.model_names import model_name, plain_name
 from calibration.readers.prometheus_text import (
     NO_SAMPLE,

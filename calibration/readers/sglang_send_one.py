@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from calibration.readers.check import measured_row
 from calibration.readers.findings import SGLANG_CODES, Findings
-from calibration.readers.measured_row import measured_row
 from calibration.readers.numerals import NumeralError, parse_number
 from calibration.readers.reading import Cell, Reading, SourceText
 from calibration.readers.text_tables import Headings, has_table, pipe_rows

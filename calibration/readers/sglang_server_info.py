@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from calibration.readers.check import measured_row
 from calibration.readers.findings import SGLANG_CODES, Findings
 from calibration.readers.json_text import (
     CUT_OFF,
@@ -17,7 +18,6 @@ from calibration.readers.json_text import (
     json_value,
     number_at,
 )
-from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell, Reading, SourceText
 from calibration.readers.sglang_flags import NOTE_MESSAGES, SglangFlags, sglang_cells
 from specmodel.units import MILLI

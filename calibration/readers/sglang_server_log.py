@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from calibration.readers.check import measured_row
 from calibration.readers.log_file import LogFile
-from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell, Reading, Row
 from calibration.readers.sglang_decode_pool import (
     DecodeGroup,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from calibration.readers.check import measured_row
 from calibration.readers.findings import SGLANG_CODES, Findings
 from calibration.readers.json_text import (
     CUT_OFF,
@@ -13,7 +14,6 @@ from calibration.readers.json_text import (
     number_at,
     text_at,
 )
-from calibration.readers.measured_row import measured_row
 from calibration.readers.model_names import model_name, plain_name
 from calibration.readers.reading import Reading, SourceText
 from calibration.readers.sglang_bench_speculative import sweep_cells, sweep_refusal

@@ -10,8 +10,8 @@ from calibration.readers.acceptance_counts import (
     ChainAcceptance,
     chain_acceptance,
 )
+from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
-from calibration.readers.measured_row import measured_row
 from calibration.readers.model_names import plain_name
 from calibration.readers.numerals import NumeralError, parse_number, uses_decimal_comma
 from calibration.readers.reading import Reading, SourceText

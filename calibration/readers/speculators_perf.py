@@ -4,8 +4,8 @@ from collections import Counter
 from typing import Final
 
 from calibration.readers.acceptance_counts import ACCEPTANCE_MESSAGES
+from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
-from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell, Reading, SourceText
 from calibration.readers.speculators_acceptance import (
     ACCEPTANCE_CONVENTIONS,

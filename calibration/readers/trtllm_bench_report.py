@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
 from calibration.readers.json_text import at, json_keys, json_objects, number_at, text_at
-from calibration.readers.measured_row import measured_row
 from calibration.readers.model_names import model_name, plain_name
 from calibration.readers.reading import Cell, Reading, Row, SourceText
 from specmodel.errors import LeftOut

@@ -7,9 +7,9 @@ from itertools import groupby
 from statistics import median
 from typing import Any, Final
 
+from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
 from calibration.readers.json_text import JsonRecord, json_keys, json_objects, number_at
-from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell, Reading, Row, SourceText
 from specmodel.errors import LeftOut
 from specmodel.units import MILLI

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from calibration.readers.acceptance_counts import draft_counts
+from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
-from calibration.readers.measured_row import measured_row
 from calibration.readers.model_names import model_name, plain_name
 from calibration.readers.prometheus_text import (
     Moment,

@@ -11,6 +11,7 @@ from calibration.readers.acceptance_counts import (
     chain_acceptance,
     tokens_per_chunk,
 )
+from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
 from calibration.readers.json_text import (
     JsonRecord,
@@ -21,7 +22,6 @@ from calibration.readers.json_text import (
     positive_at,
     text_at,
 )
-from calibration.readers.measured_row import measured_row
 from calibration.readers.model_names import model_name, plain_name
 from calibration.readers.reading import Cell, Reading, SourceText
 from specmodel.errors import LeftOut

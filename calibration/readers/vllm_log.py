@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from calibration.readers.acceptance_counts import ACCEPTANCE_MESSAGES, accuracy_notes
+from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
 from calibration.readers.log_file import LogFile
-from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell, Reading, Row
 from calibration.readers.vllm_log_line import (
     V0,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from calibration.readers.acceptance_counts import ACCEPTANCE_MESSAGES, chain_acceptance
+from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
-from calibration.readers.measured_row import measured_row
 from calibration.readers.reading import Cell, Reading, SourceText
 from calibration.readers.vllm_log_line import ServerSettings, log_line, read_banner
 from specmodel.errors import LeftOut

@@ -9,8 +9,8 @@ from calibration.readers.acceptance_counts import (
     accuracy_notes,
     draft_counts,
 )
+from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
-from calibration.readers.measured_row import measured_row
 from calibration.readers.model_names import model_name
 from calibration.readers.prometheus_text import (
     Moment,

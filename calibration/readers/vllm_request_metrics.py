@@ -11,6 +11,7 @@ from calibration.readers.acceptance_counts import (
     accuracy_notes,
     pooled,
 )
+from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
 from calibration.readers.json_text import (
     at,
@@ -20,7 +21,6 @@ from calibration.readers.json_text import (
     numbers_at,
     text_at,
 )
-from calibration.readers.measured_row import measured_row
 from calibration.readers.model_names import model_name
 from calibration.readers.reading import Cell, Reading, Row, SourceText
 from specmodel.errors import LeftOut, ParameterError

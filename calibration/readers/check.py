@@ -1,11 +1,14 @@
-"""What the numbers of one row must satisfy together, whatever format they came in."""
+"""The one check of a point, whatever format it came in: its numbers, alone and together."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
-from calibration.readers.reading import Cell
+from calibration.readers.cells import bounded
+from calibration.readers.columns import COLUMNS, Column, Kind
+from calibration.readers.reading import Cell, Row
 from specmodel.errors import LeftOut
 from specmodel.units import PERCENT
 
@@ -15,6 +18,7 @@ BLOCK_DRAFTERS = ("dflash", "dspark", "peagle", "pard", "domino", "dfly")
 # Largest relative gap between an accept length and 1 + sum of full accuracy that is not said.
 SUM_TOLERANCE = 0.05
 
+_COLUMNS: Final[Mapping[str, Column]] = {column.name: column for column in COLUMNS}
 _PERCENT_TOLERANCE = 0.02
 _ROUNDING = 1e-9
 
@@ -170,22 +174,23 @@ def _depth(cells: Mapping[str, Cell]) -> float | None:
     return None if longest is None else longest[0] - 1
 
 
-def _refused_accept_length(cells: Mapping[str, Cell]) -> LeftOut | None:
-    """Return why no round can have this accept length."""
+def _refused_accept_length(cells: Mapping[str, Cell], *, measured: bool = False) -> LeftOut | None:
+    """Return why no round can have this accept length; one that was `measured` counts the bonus token."""
     accept_length = number(cells, "accept_length")
     if accept_length is None:
         return None
     if accept_length < 1 - _ROUNDING:
+        counted = "" if measured else "; accept_length counts it"
         return LeftOut(
             code="accept_length_out_of_range",
             column="accept_length",
-            message=f"{accept_length:g} is below 1, but a round emits at least the bonus token; "
-            "accept_length counts it",
+            message=f"{accept_length:g} is below 1, but a round emits at least the bonus token{counted}",
         )
-    longest = longest_accept_length(cells)
+    bounded_by_depth = not measured or number(cells, "num_steps") != 0
+    longest = longest_accept_length(cells) if bounded_by_depth else None
     if longest is not None and accept_length > longest[0] * (1 + _ROUNDING):
         return LeftOut(
-            code="accept_length_out_of_range",
+            code="accept_length_above_depth" if measured else "accept_length_out_of_range",
             column="accept_length",
             message=f"{accept_length:g} is above {longest[1]} = {longest[0]:g}, the longest that "
             "a round of this row can emit",
@@ -214,3 +219,58 @@ def _notes(cells: Mapping[str, Cell]) -> tuple[str, ...]:
     ):
         notes.append("draft_tokens_not_a_chain")
     return tuple(notes)
+
+
+def measured_row(
+    line: int,
+    cells: Mapping[str, Cell | None],
+    *,
+    load: tuple[object, ...] | None = None,
+    details: Mapping[str, Cell | None] | None = None,
+) -> Row | LeftOut:
+    """Return a row of canonical columns, or why no run can be like that."""
+    filled: dict[str, Cell] = {
+        name: float(cell) if isinstance(cell, int) else cell
+        for name, cell in cells.items()
+        if cell is not None and cell not in {"", ()}
+    }
+    for name, cell in filled.items():
+        refusal = _refused_cell(name, cell)
+        if refusal is not None:
+            return refusal
+    num_steps = number(filled, "num_steps")
+    chain = number(filled, "topk") == 1 and not is_block_drafter(filled)
+    if num_steps and chain and "num_draft_tokens" not in filled:
+        filled["num_draft_tokens"] = num_steps + 1
+    refusal = _refused_accept_length(filled, measured=True)
+    if refusal is not None:
+        return refusal
+    accuracy = filled.get("full_accuracy")
+    if isinstance(accuracy, tuple) and max(accuracy) > 1 + _ROUNDING:
+        message = f"accuracy {max(accuracy):g} is above 1"
+        return LeftOut(code="accuracy_above_one", column="full_accuracy", message=message)
+    return Row(
+        line=line,
+        cells=filled,
+        load=load,
+        details={k: v for k, v in (details or {}).items() if v is not None},
+    )
+
+
+def _refused_cell(name: str, cell: Cell) -> LeftOut | None:
+    """Return why a column cannot have a value."""
+    column = _COLUMNS.get(name)
+    if column is None or column.kind is Kind.TEXT:
+        return None
+    values = cell if isinstance(cell, tuple) else (cell,)
+    numbers = tuple(value for value in values if isinstance(value, float))
+    return (
+        bounded(_shown(cell), column, numbers)
+        if len(numbers) == len(values)
+        else LeftOut(code="not_a_number", column=name, message=f"{cell!r} is not a number")
+    )
+
+
+def _shown(cell: Cell) -> str:
+    """Return a cell for a message."""
+    return f"{cell:g}" if isinstance(cell, float) else str(cell)[:40]

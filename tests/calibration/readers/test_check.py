@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibration.readers import Cell
-from calibration.readers.row_checks import CheckedRow, check_row
+from calibration.readers.check import CheckedRow, check_row
 from specmodel.errors import LeftOut
 
 
