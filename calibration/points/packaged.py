@@ -81,27 +81,13 @@ def packaged_table(name: str) -> PackagedTable:
 
 
 def _read(path: Path) -> PackagedTable:
-    """Record of one TOML file."""
+    """Record of one TOML file; its ``rows`` say how the table was made."""
     values = tomllib.loads(path.read_text(encoding="utf-8"))
+    values.pop("rows", None)
+    lists = {name: tuple(cell) for name, cell in values.items() if isinstance(cell, list)}
+    system_class = values.pop("class")
     return PackagedTable(
-        name=values["name"],
-        title=values["title"],
-        source_keys=tuple(values["source_keys"]),
-        url=values["url"],
-        locator=values["locator"],
-        system_class=values["class"],
-        num_speculative_rows=values["num_speculative_rows"],
-        num_baseline_rows=values["num_baseline_rows"],
-        includes=values["includes"],
-        sound=values["sound"],
-        sound_reason=values["sound_reason"],
-        usable_for_prior=values["usable_for_prior"],
-        prior_reason=values["prior_reason"],
-        split=values["split"],
-        dropped=tuple(values["dropped"]),
-        corrected=tuple(values["corrected"]),
-        notes=values["notes"],
-        path=path.with_suffix(".csv"),
+        **{**values, **lists}, system_class=system_class, path=path.with_suffix(".csv")
     )
 
 
