@@ -15,6 +15,7 @@ from calibration.rig.whatif import KEYS
 from specmodel.calibration import Calibration
 from specmodel.measurement import save_record
 from specmodel.text_layout import fits
+from tests.extent import sample
 from tests.specmodel.measurement.example_record import example_record
 
 Run = Callable[..., Result]
@@ -439,6 +440,7 @@ def test_a_calibration_without_a_rig_says_how_to_get_one(specmodel: Run, bench: 
     assert "--model and --gpu" in refusal(specmodel("whatif", "--accept", "2"), 2)
 
 
+@sample(1)
 @pytest.mark.parametrize(("rate", "tokens"), [("1e6", "1e7"), ("4", "1e7"), ("0.000001", "1")])
 def test_a_server_at_any_rate_of_a_changed_rig_keeps_to_80_columns(
     fitted: Run, rate: str, tokens: str

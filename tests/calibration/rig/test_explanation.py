@@ -28,6 +28,7 @@ from tests.calibration.rig.known_rigs import (
     of_points,
     packaged,
 )
+from tests.extent import extent
 
 CLOSE = math.log(1.15)
 
@@ -157,7 +158,7 @@ class Compared(NamedTuple):
 def compared() -> list[Compared]:
     """Every system of the packaged tables whose rig is known."""
     found = []
-    for table in packaged_tables():
+    for table in packaged_tables()[:: extent(test=2, prove=1)]:
         for system in systems(read_points(table.path)):
             try:
                 calibration = fit(system.points, profile=False)
@@ -209,7 +210,7 @@ def test_both_forms_agree_where_both_apply() -> None:
         if close < 0.9:
             beyond.add(name)
     every = [value for one in found for value in one.apart]
-    assert len(every) > 200
+    assert len(every) > extent(test=100, prove=200)
     assert np.mean([value < CLOSE for value in every]) > 0.95
     assert np.mean([value for one in found for value in one.overlap]) > 0.95
     assert beyond <= {"tokenspeed-795-kimi-k27", "vllm-29334-frspec"}

@@ -29,6 +29,7 @@ from tests.calibration.rig.known_rigs import (
     packaged,
     sealed,
 )
+from tests.extent import sample
 from tests.specmodel.measurement.example_record import example_record
 
 CHANGES = (("interconnect", "nvlink4"), ("context_tokens", "2048"))
@@ -174,6 +175,7 @@ def check(record: dict[str, Any], folder: Path) -> bool:
     return True
 
 
+@sample(2)
 @pytest.mark.parametrize("offset", range(4))
 @pytest.mark.parametrize("asked", [LLAMA_RIG, EVERYTHING], ids=["plain", "everything"])
 def test_a_damaged_section_is_refused_or_gives_sound_numbers(
