@@ -257,7 +257,8 @@ def ask_of(
     ask = Ask(**known, **asked)
     if depths is not None:
         wanted: Iterable[Any] = depths if isinstance(depths, Iterable) else (depths,)
-        ask = ask._replace(num_steps=tuple(wanted))
+        steps: tuple[Any, ...] = tuple(wanted) or (math.nan,)  # none is no depth
+        ask = ask._replace(num_steps=steps)
     for name, least in (
         ("num_steps", 1),
         ("accept_depth", 1),

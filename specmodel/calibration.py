@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -314,15 +314,12 @@ class Calibration:
             claim=claim,
         )
         found = answer(self, ask)
-        for one in found.depths:
-            question = one.prediction.question
-            asked = (
-                {"accept_length": question.accept_length.estimate.median}
-                if one.accept_known
-                else {}
-            )
-            for axis, value in (asked | asdict(question.configuration)).items():
-                low, high = self.hull.get(axis, (-np.inf, np.inf))
+        for axis, (low, high) in self.hull.items():
+            for one in found.depths:
+                question = one.prediction.question
+                value = getattr(question.configuration, axis, None)
+                if axis == "accept_length" and one.accept_known:
+                    value = question.accept_length.estimate.median
                 if value is not None and not low <= value <= high:
                     warnings.warn(ExtrapolationWarning(axis, value, low, high), stacklevel=2)
         return found

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from calibration.commands.options import (
+    DEEPEST,
     DEFAULT_CALIBRATION,
     InputFile,
     check_outputs,
@@ -25,6 +26,11 @@ from specmodel.files import OutputError
 @click.command()
 @click.argument("bench", nargs=-1, type=InputFile())
 @click.option("--system", metavar="TEXT", help="Part of the label of the system to fit.")
+@click.option(
+    "--num-steps",
+    type=click.IntRange(1, DEEPEST),
+    help="Draft depth of the rows that do not state theirs.",
+)
 @click.option("--data", "name", metavar="NAME", help="Fit a packaged table; see `specmodel data`.")
 @click.option(
     "-o",
@@ -47,6 +53,7 @@ def command(
     *,
     bench: tuple[Path, ...],
     system: str | None,
+    num_steps: int | None,
     name: str | None,
     output: Path,
     explain: bool,
@@ -62,6 +69,7 @@ def command(
 
     \b
     specmodel fit bench.csv
+    specmodel fit bench.csv --num-steps 5
     specmodel fit server.log baseline.log
     specmodel fit --data specbundle-llama31-8b -o llama.json --plot llama.png
     specmodel fit bench.csv --model Qwen3-8B --gpu H100 --explain
@@ -79,6 +87,7 @@ def command(
         summary = fit_summary(
             bench,
             system=system,
+            num_steps=num_steps,
             force=force,
             table=table,
             progress=progress,

@@ -15,7 +15,7 @@ from calibration.fit.posterior_mode import MapFit, fit_rows, with_measured_share
 from calibration.points.arrays import SystemRows, system_rows, with_expert_counts
 from calibration.points.reading import read_points
 from calibration.points.systems import SystemPoints, select_system
-from calibration.points.table import Points, format_points, numbers, texts
+from calibration.points.table import Points, format_points, numbers, texts, with_num_steps
 from calibration.points.unsound import (
     BASELINE_SET_ASIDE,
     Soundness,
@@ -69,6 +69,7 @@ def fit(
     prior: Prior | None = None,
     profile: bool = True,
     rig: AskedRig | None = None,
+    num_steps: int | None = None,
 ) -> Calibration:
     r"""Constants of one system from its benchmark points, with honest intervals.
 
@@ -89,6 +90,8 @@ def fit(
     rig : AskedRig, optional
         What is known of the machine besides the points' own columns. Where model and GPU are known, the
         physical form is fitted to the same points.
+    num_steps : int, optional
+        Draft depth of the rows that do not state theirs, [tokens].
 
     Returns
     -------
@@ -121,7 +124,12 @@ def fit(
     """
     read = points if isinstance(points, Points) else read_points(points)
     return fit_points(
-        read, system=system, force=force, prior=prior, profile=profile, rig=rig
+        with_num_steps(read, num_steps),
+        system=system,
+        force=force,
+        prior=prior,
+        profile=profile,
+        rig=rig,
     ).calibration
 
 

@@ -19,7 +19,7 @@ from calibration.fit.identifiable import (
 from calibration.points.arrays import SystemRows
 from calibration.points.packaged import PackagedTable
 from calibration.points.reading import read_points
-from calibration.points.table import Points
+from calibration.points.table import Points, with_num_steps
 from calibration.rig.explain import Explanation, doubt_of_rig, explain
 from calibration.rig.from_points import AskedRig
 from calibration.rig.scenario import doubts_of_all_reduce
@@ -85,9 +85,11 @@ def fit_summary(
     table: PackagedTable | None = None,
     progress: Callable[[int], None] | None = None,
     rig: AskedRig | None = None,
+    num_steps: int | None = None,
 ) -> FitSummary:
     """Read files, fit one system, and put together what to report."""
     read = read_points(list(paths) if table is None else table.path, progress=progress)
+    read = with_num_steps(read, num_steps)
     made = fit_points(read, system=system, force=force, unlearned=table is not None, rig=rig)
     return summary(made, packaged=table is not None)
 

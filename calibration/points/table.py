@@ -20,7 +20,7 @@ from calibration.readers import (
     Reading,
     canonical_name,
 )
-from specmodel.errors import LeftOut, Note
+from specmodel.errors import LeftOut, Note, UsageError
 from specmodel.files import write_text_atomically
 from specmodel.units import MILLI
 
@@ -167,6 +167,27 @@ def row_key(frame: pd.DataFrame, row: int, columns: Sequence[str]) -> Key:
 def speculative_rows(frame: pd.DataFrame) -> NDArray[np.bool_]:
     """Return which rows are runs with speculation: all but those at ``num_steps`` 0."""
     return np.asarray(frame["num_steps"].to_numpy() != 0)
+
+
+_ROUNDING = 5e-3  # of an accept length printed with two decimals
+
+
+def with_num_steps(points: Points, num_steps: int | None) -> Points:
+    """Points whose draft depth is this one where they state none."""
+    frame = points.frame
+    unstated = frame["num_steps"].isna().to_numpy() & speculative_rows(frame)
+    if num_steps is None or not unstated.any():
+        return points
+    most = float(np.nanmax(frame["accept_length"].to_numpy(dtype=np.float64)[unstated]))
+    least = math.ceil(most - 1.0 - _ROUNDING)
+    if 1 < num_steps < least:  # one step may draft a whole block
+        raise UsageError(
+            f"--num-steps of at least {least}",
+            f"an accept length of {most:g} is more than a round of depth {num_steps} emits",
+        )
+    return replace(
+        points, frame=frame.assign(num_steps=frame["num_steps"].mask(unstated, num_steps))
+    )
 
 
 def warn_rows(
