@@ -1,5 +1,6 @@
 """`specmodel fit`: constants of one system from its benchmark points."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from calibration.commands.options import (
     named_output,
     plot_option,
     progress_of,
-    show,
+    say_drawn,
+    show_answer,
     show_notes,
 )
 from calibration.commands.rig_options import asked_rig, rig_options
@@ -80,6 +82,7 @@ def command(
         raise UsageError("a file or --data NAME", "nothing to fit")
     from calibration.fit.summary import fit_summary
     from calibration.points.packaged import packaged_table
+    from calibration.report.fit_text import fit_text
 
     table = packaged_table(name) if name else None
     check_outputs([output, plot], [*bench, table.path if table else None])
@@ -96,20 +99,14 @@ def command(
     if not force:
         _check_same_system(output, summary.calibration)
     summary.calibration.save(output)
-    if as_json:
-        from calibration.report.as_json import answer_json
-
-        show(answer_json(summary, path=output), [output, plot])
-    else:
-        from calibration.report.fit_text import fit_text
-
-        show(fit_text(summary, named_output(output), explained=explain), [output, plot])
+    text = partial(fit_text, path=named_output(output), explained=explain)
+    show_answer(summary, text, [output, plot], as_json=as_json, path=output)
     show_notes([note.message for note in summary.notes], "Warning: ")
     if plot is not None:
         from calibration.plots import plot_fit
 
         plot_fit(summary.calibration, summary.rows, plot)
-        click.echo(f"Drawn: {named_output(plot)}", err=True)
+        say_drawn(plot)
 
 
 def _check_same_system(output: Path, calibration: Calibration) -> None:

@@ -252,6 +252,9 @@ load_options = with_options(
 )
 """Tree and load of a configuration; each command has its own --depth."""
 
+LOAD: Final = ("topk", "num_draft_tokens", "batch_size", "context_tokens")
+"""Parameters of `load_options`."""
+
 calibration_option = click.option(
     "--calibration",
     type=InputFile(),
@@ -281,6 +284,29 @@ def show(
     """Print an answer, as text or as JSON; on standard error where an output is standard output."""
     text = answer if isinstance(answer, str) else json.dumps(answer, indent=indent, allow_nan=False)
     click.echo(text + end, nl=False, err=any(str(path) == STANDARD_OUTPUT for path in outputs))
+
+
+def show_answer(
+    found: Any,
+    text: Callable[[Any], str],
+    outputs: Iterable[Path | None] = (),
+    *,
+    as_json: bool,
+    indent: int | None = 1,
+    **more: object,
+) -> None:
+    """Print an answer as JSON, with more keys, or as its text."""
+    if not as_json:
+        show(text(found), outputs)
+        return
+    from calibration.report.as_json import answer_json
+
+    show(answer_json(found, **more), outputs, indent=indent)
+
+
+def say_drawn(plot: Path) -> None:
+    """Say that a picture was written."""
+    click.echo(f"Drawn: {named_output(plot)}", err=True)
 
 
 def show_notes(notes: Iterable[str], first: str = "Note: ") -> None:

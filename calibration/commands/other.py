@@ -1,5 +1,6 @@
 """`specmodel ingest`, `whatif`, `allreduce`, `data` and `examples`."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from calibration.allreduce.runs import MOST_RANKS
 from calibration.commands.options import (
     DEEPEST,
     DEFAULT_CALIBRATION,
+    LOAD,
     InputFile,
     Number,
     changes_of,
@@ -19,7 +21,9 @@ from calibration.commands.options import (
     named_output,
     plot_option,
     progress_of,
+    say_drawn,
     show,
+    show_answer,
     show_notes,
 )
 from calibration.commands.rig_options import asked_rig, rig_options
@@ -65,6 +69,7 @@ def ingest(*, files: tuple[Path, ...], output: Path | None, explain: bool, as_js
     check_outputs([output], files)
     from calibration.points.reading import first_error, ingest
     from calibration.points.table import write_points
+    from calibration.report.ingest_text import ingest_text
 
     with progress_of(files) as progress:
         found = ingest(files, progress=progress)
@@ -72,14 +77,9 @@ def ingest(*, files: tuple[Path, ...], output: Path | None, explain: bool, as_js
     if output is not None and found.points is not None:
         write_points(found.points, output)
         written = named_output(output)
-    if as_json:
-        from calibration.report.as_json import answer_json
-
-        show(answer_json(found, output=written), [output])
-    elif found.usable:
-        from calibration.report.ingest_text import ingest_text
-
-        show(ingest_text(found, written, explain=explain), [output])
+    if as_json or found.usable:
+        text = partial(ingest_text, output=written, explain=explain)
+        show_answer(found, text, [output], as_json=as_json, output=written)
     error = first_error(found)
     if error is not None:
         raise error
@@ -121,10 +121,6 @@ def whatif(
     *,
     calibration: Path | None,
     depth: int | None,
-    topk: int | None,
-    num_draft_tokens: int | None,
-    batch_size: float | None,
-    context_tokens: float | None,
     accept: float | None,
     changes: tuple[tuple[str, str], ...],
     as_json: bool,
@@ -143,19 +139,16 @@ def whatif(
     specmodel whatif --model Kimi-K2.6 --gpu "RTX PRO 6000 Server" --num-gpus 8 \\
       --interconnect pcie5 --depth 3 --accept 2.5 --set interconnect=nvlink5
     """
-    asked = Ask(
-        num_steps=None if depth is None else (depth,),
-        topk=topk,
-        num_draft_tokens=num_draft_tokens,
-        batch_size=batch_size,
-        context_tokens=context_tokens,
-    )
+    load = {name: rig.pop(name) for name in LOAD}
+    asked = Ask(num_steps=None if depth is None else (depth,), **load)
     named = any(value for value in rig.values())
     if named and calibration is not None:
         raise UsageError("one of them", "--calibration and --model both say what the rig is")
     from calibration.report.prediction_text import calibration_words
+    from calibration.report.rig_text import what_if_text
     from calibration.rig.prediction import calibrated_scenario
     from calibration.rig.whatif import what_if
+    from specmodel.answer import used
 
     known, source = (None, "") if named else chosen_calibration(calibration)
     try:
@@ -170,16 +163,8 @@ def whatif(
         found = what_if(base, changes, fit=fit)
     except ParameterError as error:  # all that can be out of range here was given by option
         raise click.UsageError(str(error)) from None
-    if as_json:
-        from calibration.report.as_json import answer_json
-        from specmodel.answer import used
-
-        show(answer_json(found, **used(known, source)))
-    else:
-        from calibration.report.rig_text import what_if_text
-
-        head = "" if known is None else f"{calibration_words(known, source)}\n\n"
-        show(head + what_if_text(found))
+    text = partial(what_if_text, head="" if known is None else calibration_words(known, source))
+    show_answer(found, text, as_json=as_json, **used(known, source))
     priced = (found.base, *(row.priced for row in found.all_rows))
     costs = [one.implied_round_cost for one in priced if one]
     if min(costs) < 1.0 - ROUNDING:
@@ -288,7 +273,7 @@ def allreduce_fit(
         from calibration.plots.allreduce import plot_all_reduces
 
         plot_all_reduces(found.all_reduces, plot)
-        click.echo(f"Drawn: {named_output(plot)}", err=True)
+        say_drawn(plot)
 
 
 @click.command()

@@ -1,7 +1,7 @@
 """`specmodel predict`: speed-up and tokens/s at an accept length, with an interval."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -19,13 +19,17 @@ from calibration.commands.options import (
     depths,
     json_option,
     load_options,
-    named_output,
     plot_option,
     progress_of,
-    show,
+    say_drawn,
+    show_answer,
     show_notes,
 )
-from calibration.report.prediction_text import calibration_words
+from calibration.report.prediction_text import (
+    calibration_words,
+    points_prediction_csv,
+    prediction_text,
+)
 from specmodel.answer import answer, note_lines, used
 from specmodel.ask import Ask
 from specmodel.calibration import Calibration
@@ -46,14 +50,20 @@ _NOT_AT_A_RATE = ("--batch-size", "--baseline", "--target-speedup", "--claim", "
 @click.command()
 @click.option(
     "--accept",
+    "accept_length",
     type=Number("accept_length", from_below=True),
     help="Accept length, bonus token included.",
 )
 @click.option(
-    "--full", metavar="A,A,...", callback=accuracies, help="Full (joint) accuracies, depth 1 first."
+    "--full",
+    "full_accuracy",
+    metavar="A,A,...",
+    callback=accuracies,
+    help="Full (joint) accuracies, depth 1 first.",
 )
 @click.option(
     "--conditional",
+    "conditional_accuracy",
     metavar="A,A,...",
     callback=accuracies,
     help="Conditional accuracies, depth 1 first.",
@@ -67,6 +77,7 @@ _NOT_AT_A_RATE = ("--batch-size", "--baseline", "--target-speedup", "--claim", "
 )
 @click.option(
     "--depth",
+    "num_steps",
     metavar="N | N:M",
     callback=depths,
     help="Draft depth (num_steps), or a range of depths.",
@@ -80,6 +91,7 @@ _NOT_AT_A_RATE = ("--batch-size", "--baseline", "--target-speedup", "--claim", "
 @click.option("--workload", help="Workload of the calibration, for its baseline.")
 @click.option(
     "--baseline",
+    "baseline_tokens_per_s",
     type=Number("baseline_tokens_per_s"),
     help="Tokens/s without speculation at this load.",
 )
@@ -133,21 +145,9 @@ _NOT_AT_A_RATE = ("--batch-size", "--baseline", "--target-speedup", "--claim", "
 @plot_option
 @json_option
 def command(
-    accept: float | None,
-    full: tuple[float, ...] | None,
-    conditional: tuple[float, ...] | None,
+    *,
     log: Path | None,
     accuracy_from: str | None,
-    depth: tuple[int, ...] | None,
-    accept_depth: int | None,
-    topk: int | None,
-    num_draft_tokens: int | None,
-    batch_size: float | None,
-    context_tokens: float | None,
-    workload: str | None,
-    baseline: float | None,
-    target_speedup: float | None,
-    claim: float | None,
     calibration: Path | None,
     changes: tuple[tuple[str, str], ...],
     drafter: Path | None,
@@ -157,8 +157,8 @@ def command(
     max_running: int | None,
     points: Path | None,
     plot: Path | None,
-    *,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Predict speed-up and tokens/s, with the probability of beating no speculation.
 
@@ -179,22 +179,8 @@ def command(
     if points is not None:
         _predict_points(known, points, source=source, as_json=as_json)
         return
-    ask = Ask(
-        accept_length=accept,
-        full_accuracy=full,
-        conditional_accuracy=conditional,
-        accept_depth=accept_depth,
-        from_training=(accuracy_from or ("training" if log else "served")) == "training",
-        num_steps=depth,
-        topk=topk,
-        num_draft_tokens=num_draft_tokens,
-        batch_size=batch_size,
-        context_tokens=context_tokens,
-        workload=workload,
-        baseline_tokens_per_s=baseline,
-        target_speedup=target_speedup,
-        claim=claim,
-    )
+    from_training = (accuracy_from or ("training" if log else "served")) == "training"
+    ask = Ask(**asked, from_training=from_training)
     changes = changes if drafter is None else (*changes, ("draft.record", str(drafter)))
     try:
         if log is not None:
@@ -220,14 +206,7 @@ def command(
             found = answer(known, ask, source=source)
     except ParameterError as error:  # all that can be out of range here was given by option
         raise click.UsageError(str(error)) from None
-    if as_json:
-        from calibration.report.as_json import answer_json
-
-        show(answer_json(found), [plot])
-    else:
-        from calibration.report.prediction_text import prediction_text
-
-        show(prediction_text(found), [plot])
+    show_answer(found, prediction_text, [plot], as_json=as_json)
     show_notes(note_lines(found))
     if plot is not None:
         from calibration.plots import plot_prediction
@@ -236,7 +215,7 @@ def command(
         plot_prediction(
             known, [one.question for one in predictions], predictions, plot, best=found.best
         )
-        click.echo(f"Drawn: {named_output(plot)}", err=True)
+        say_drawn(plot)
 
 
 def _check_usage(context: click.Context) -> None:
@@ -298,27 +277,19 @@ def _predict_arrival(
     """Answer for a server at an arrival rate."""
     from calibration.predict.arrival import arrival_answer
     from calibration.report.arrival_text import arrival_text
-    from calibration.report.as_json import answer_json
 
     found = arrival_answer(calibration, arrival, ask, changes=changes, source=source)
-    if as_json:
-        show(answer_json(found))
-    else:
-        show(arrival_text(found))
+    show_answer(found, arrival_text, as_json=as_json)
     show_notes(dict.fromkeys(note.message for note in found.notes))
 
 
 def _predict_points(calibration: Calibration, path: Path, *, source: str, as_json: bool) -> None:
     """Predict every row of a file."""
     from calibration.predict.points import predict_points
-    from calibration.report.as_json import answer_json
-    from calibration.report.prediction_text import points_prediction_csv
 
     with progress_of([path]) as progress:
         found = predict_points(calibration, path, progress=progress)
-    if as_json:
-        show(answer_json(found, **used(calibration, source)))
-    else:
-        show(points_prediction_csv(found), end="")
+    show_answer(found, points_prediction_csv, as_json=as_json, **used(calibration, source))
+    if not as_json:
         show_notes([calibration_words(calibration, source)], "")
     show_notes(note.message for note in found.notes)

@@ -1,7 +1,7 @@
 """Options that describe a rig, for the commands that price one."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -70,26 +70,20 @@ rig_options = with_options(
 
 def asked_rig(
     *,
-    model: str,
-    gpu: str,
     num_gpus: int | None,
-    interconnect: str,
-    dtype: str,
     kv_dtype: str | None,
     allreduce: Path | None,
     allreduce_kernel: str | None,
     draft_kind: str | None,
     drafter: Path | None,
+    **names: Any,
 ) -> "AskedRig":
     """Return what the options say of a rig; measured all-reduces of another number of GPUs are refused."""
     from calibration.rig.from_points import AskedRig
 
     return AskedRig(
-        model=model,
-        gpu=gpu,
+        **names,
         num_gpus=num_gpus,
-        interconnect=interconnect,
-        dtype=dtype,
         kv_dtype=kv_dtype or "",
         curves=() if allreduce is None else measured_curves(allreduce, num_gpus),
         kernel=allreduce_kernel or "",

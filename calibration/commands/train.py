@@ -1,13 +1,15 @@
 """`specmodel train`: from a training log to what the drafter is worth in serving."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from calibration.commands.options import (
     DEEPEST,
+    LOAD,
     InputFile,
     Number,
     ServedPairs,
@@ -17,17 +19,18 @@ from calibration.commands.options import (
     chosen_calibration,
     json_option,
     load_options,
-    named_output,
     plot_option,
     progress_of,
+    say_drawn,
     show,
+    show_answer,
     show_notes,
 )
 from specmodel.ask import Ask
 from specmodel.errors import ParameterError, UsageError
 
 if TYPE_CHECKING:
-    from calibration.training.assessment import Assessment, TrainingQuestion
+    from calibration.training.assessment import TrainingQuestion
     from calibration.training.training_log import TrainingLog
     from specmodel.acceptance import TransferFactor
     from specmodel.calibration import Calibration
@@ -49,7 +52,10 @@ _MOST_SECONDS = 1e6
 @load_options
 @click.option("--workload", help="Workload of the calibration, for its baseline.")
 @click.option(
-    "--baseline", type=Number("baseline_tokens_per_s"), help="Tokens/s without speculation."
+    "--baseline",
+    "baseline_tokens_per_s",
+    type=Number("baseline_tokens_per_s"),
+    help="Tokens/s without speculation.",
 )
 @click.option(
     "--until",
@@ -60,6 +66,7 @@ _MOST_SECONDS = 1e6
 )
 @click.option(
     "--target",
+    "target_speedup",
     type=Number("speedup"),
     default=1.3,
     show_default=True,
@@ -105,23 +112,14 @@ def command(
     calibration: Path | None,
     bench: tuple[Path, ...],
     depth: int | None,
-    topk: int | None,
-    num_draft_tokens: int | None,
-    batch_size: float | None,
-    context_tokens: float | None,
-    workload: str | None,
-    baseline: float | None,
-    until: float | None,
-    target: float,
     served_pairs: tuple[tuple[float, float], ...],
-    response_tokens: float | None,
-    seconds_per_step: float | None,
     family: str | None,
     correct_alias: bool,
     watch: bool,
     watch_seconds: float,
     plot: Path | None,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Say what a drafter in training is worth in serving, now and when it is finished.
 
@@ -144,21 +142,11 @@ def command(
     from calibration.training.assessment import TrainingQuestion
 
     known, source = _system(calibration, bench)
+    load = {name: asked.pop(name) for name in LOAD}
     question = TrainingQuestion(
-        configuration=Ask(
-            num_steps=None if depth is None else (depth,),
-            topk=topk,
-            num_draft_tokens=num_draft_tokens,
-            batch_size=batch_size,
-            context_tokens=context_tokens,
-        ),
-        workload=workload,
-        baseline_tokens_per_s=baseline,
-        target_speedup=target,
-        until=until,
-        response_tokens=response_tokens,
-        seconds_per_step=seconds_per_step,
+        configuration=Ask(num_steps=None if depth is None else (depth,), **load),
         transfer=_transfer(served_pairs),
+        **asked,
     )
     try:
         for log in _logs(logs, family, correct_alias, watch_seconds if watch else None, as_json):
@@ -256,30 +244,19 @@ def _report(
         raise click.UsageError(
             f"--response-tokens must be {error.allowed}, got {error.value}"
         ) from None
-    if as_json:
-        from calibration.report.as_json import answer_json
-        from specmodel.answer import used
+    from calibration.report.prediction_text import calibration_words
+    from calibration.report.train_text import log_notes, train_text
+    from specmodel.answer import used
 
-        answer = answer_json(found, **used(calibration, source))
-        show(answer, [plot], indent=indent)
-    else:
-        from calibration.report.prediction_text import calibration_words
-        from calibration.report.train_text import train_text
-
-        show(train_text(found, calibration_words(calibration, source)), [plot])
-    show_notes(_notes(found))
+    text = partial(train_text, system=calibration_words(calibration, source))
+    named = used(calibration, source)
+    show_answer(found, text, [plot], as_json=as_json, indent=indent, **named)
+    decided = () if found.decision is None else found.decision.notes
+    show_notes([*log_notes(found), *(note.message for note in decided)])
     if plot is not None and found.decision is None:
         click.echo(f"Note: {plot} was not drawn: nothing is known of serving", err=True)
     elif plot is not None:
         from calibration.plots import plot_training
 
         plot_training(found, plot)
-        click.echo(f"Drawn: {named_output(plot)}", err=True)
-
-
-def _notes(found: "Assessment") -> list[str]:
-    """What to know beside the answer."""
-    from calibration.report.train_text import log_notes
-
-    decided = () if found.decision is None else found.decision.notes
-    return [*log_notes(found), *(note.message for note in decided)]
+        say_drawn(plot)

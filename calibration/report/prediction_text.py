@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -11,12 +11,12 @@ from specmodel.answer import Answer, Claim, DepthAnswer, Identity
 from specmodel.prediction import Predictable, Prediction
 from specmodel.question import Estimate
 from specmodel.text_layout import (
-    WIDTH,
     fits,
     interval,
     labelled,
     number,
     percent,
+    plural,
     probability,
     table,
     wrapped,
@@ -55,21 +55,14 @@ def _changes(answer: Answer) -> list[str]:
     if rig is None:
         return []
     asked = ", ".join(f"{key}={text}" for key, text in rig.changes)
-    lines = [
-        "",
-        labelled("with", f"{asked}: the physical form, fitted to {rig.num_loads} measured times"),
-    ]
+    form = f"{asked}: the physical form, fitted to {rig.num_loads} measured times"
+    lines = ["", labelled("with", form)]
     if rig.speedup_ratio is not None and rig.base is not None:
-        output = rig.output_ratio
-        rate = "" if output is None else f", {number(output)} times its tokens/s"
-        lines.append(
-            labelled(
-                "over the rig",
-                f"{number(rig.speedup_ratio.median)} times its speed-up "
-                f"(90 %: {interval(rig.speedup_ratio)}){rate}; as it is, the speed-up is "
-                f"{number(rig.base.speedup.median)}",
-            )
-        )
+        gain, output = rig.speedup_ratio, rig.output_ratio
+        text = f"{number(gain.median)} times its speed-up (90 %: {interval(gain)})"
+        text += "" if output is None else f", {number(output)} times its tokens/s"
+        text += f"; as it is, the speed-up is {number(rig.base.speedup.median)}"
+        lines.append(labelled("over the rig", text))
     return lines
 
 
@@ -77,7 +70,7 @@ def calibration_words(calibration: Predictable, source: str) -> str:
     """Return which calibration is used, of which system, and how old it is."""
     if not calibration.num_points:
         return f"{source}: {calibration.prior.name}"
-    points = f"{calibration.num_points} point" + ("" if calibration.num_points == 1 else "s")
+    points = plural(calibration.num_points, "point")
     return wrapped(f"{source}: {calibration.label}, {points}{_age(calibration.fitted_at)}")
 
 
@@ -129,9 +122,10 @@ def _accept_line(answer: Answer, depth: DepthAnswer) -> str:
     if answer.measured_depth is not None and answer.measured_depth != depth.num_steps:
         text += f", carried from depth {answer.measured_depth}"
     if depth.num_steps:
-        accepted = estimate.median - 1.0
-        text += f"; {accepted:.3g} of {depth.num_steps} drafted tokens accepted"
-        text += f" ({percent(accepted / depth.num_steps)})"
+        accepted, drafted = estimate.median - 1.0, depth.num_steps
+        text += (
+            f"; {accepted:.3g} of {drafted} drafted tokens accepted ({percent(accepted / drafted)})"
+        )
     return labelled("accept length", text)
 
 
@@ -142,16 +136,14 @@ def _trimmed(value: float) -> str:
 
 def _rows(prediction: Prediction) -> list[tuple[str, Estimate, int, str]]:
     """Name, value, digits and remark of each predicted quantity."""
-    rate = prediction.baseline_tokens_per_s
+    rate, output = prediction.baseline_tokens_per_s, prediction.output_tokens_per_s
+    user, batch = prediction.per_user_tokens_per_s, prediction.question.configuration.batch_size
     faster = f"faster than no speculation: {probability(prediction.probability_faster)}"
     rows = [("speed-up", prediction.speedup, 2, faster)]
-    if prediction.output_tokens_per_s and rate is not None:
-        rows.append(
-            ("tokens/s", prediction.output_tokens_per_s, 1, f"without speculation {rate:.4g}")
-        )
-    batch = prediction.question.configuration.batch_size
-    if prediction.per_user_tokens_per_s and batch is not None and batch > 1:
-        rows.append(("tokens/s/user", prediction.per_user_tokens_per_s, 1, f"batch {batch:g}"))
+    if output and rate is not None:
+        rows.append(("tokens/s", output, 1, f"without speculation {rate:.4g}"))
+    if user and batch is not None and batch > 1:
+        rows.append(("tokens/s/user", user, 1, f"batch {batch:g}"))
     if prediction.tpot_s:
         rows.append(("ms per token", prediction.tpot_s.scaled(1 / MILLI), 2, ""))
     return rows
@@ -160,53 +152,44 @@ def _rows(prediction: Prediction) -> list[tuple[str, Estimate, int, str]]:
 def _numbers(prediction: Prediction) -> str:
     """Median and interval of what is predicted."""
     rows = [["", "median", "90 % interval", ""]]
-    for name, estimate, digits, remark in _rows(prediction):
-        row = [name, number(estimate.median, digits), interval(estimate, digits), remark]
-        rows.append(row)
+    rows += [[name, *_cells(one, digits), said] for name, one, digits, said in _rows(prediction)]
     return table([[row[0].ljust(14), *row[1:]] for row in rows], align="lrll")
+
+
+def _cells(estimate: Estimate, digits: int) -> tuple[str, str]:
+    """Median and bounds in two columns."""
+    return number(estimate.median, digits), interval(estimate, digits)
 
 
 def _side_by_side(logged: Prediction, served: Prediction) -> str:
     """The same as logged and as expected in serving."""
-    before, after = logged.question.accept_length.estimate, served.question.accept_length.estimate
+    before, after = (one.question.accept_length.estimate for one in (logged, served))
+    faster = [probability(one.probability_faster) for one in (logged, served)]
+    pairs = zip(_rows(logged), _rows(served), strict=True)
     rows = [
-        ["", "as logged", "90 % interval", "expected served", "90 % interval"],
-        ["accept length", number(before.median), "", number(after.median), interval(after)],
+        ["accept length", number(before.median), "", *_cells(after, 2)],
+        *(
+            [name, *_cells(a, digits), *_cells(b, digits)]
+            for (name, a, digits, _), (_, b, *_) in pairs
+        ),
+        ["faster", faster[0], "", faster[1], ""],
     ]
-    for (name, first, digits, _), (_, second, _, _) in zip(
-        _rows(logged), _rows(served), strict=True
-    ):
-        rows.append(
-            [
-                name,
-                number(first.median, digits),
-                interval(first, digits),
-                number(second.median, digits),
-                interval(second, digits),
-            ]
-        )
-    rows.append(
-        [
-            *("faster", probability(logged.probability_faster), ""),
-            *(probability(served.probability_faster), ""),
-        ]
-    )
-    text = table([[row[0].ljust(14), *row[1:]] for row in rows], align="lrlrl")
-    if fits(text):
-        return text
-    rows[0][3] = "served"
-    return table([[row[0].ljust(14), *row[1:]] for row in rows], align="lrlrl")
+    text = ""
+    for heading in ("expected served", "served"):
+        head = ["", "as logged", "90 % interval", heading, "90 % interval"]
+        text = table([[row[0].ljust(14), *row[1:]] for row in (head, *rows)], align="lrlrl")
+        if fits(text):
+            break
+    return text
 
 
 def _break_even(prediction: Prediction) -> str:
     """Break-even, which is the round cost."""
-    needed, cost = prediction.break_even_accept_length, prediction.round_cost
+    needed, cost = prediction.break_even_accept_length, number(prediction.round_cost.median)
     text = f"accept length {number(needed.median)} (90 %: {interval(needed)})"
-    if number(needed.median) == number(cost.median):
-        text += ", which is what a round costs in baseline steps"
-    else:
-        text += f"; a round costs {number(cost.median)} baseline steps"
-    return labelled("break-even", text)
+    same = number(needed.median) == cost
+    said = ", which is what a round costs in" if same else f"; a round costs {cost}"
+    return labelled("break-even", f"{text}{said} baseline steps")
 
 
 def _round(prediction: Prediction) -> str:
@@ -237,15 +220,12 @@ def _target(answer: Answer, depth: DepthAnswer) -> list[str]:
     target, needed = answer.ask.target_speedup, depth.accept_length_needed
     if target is None or needed is None:
         return []
+    text = f"speed-up {target:g} needs accept length {number(needed.median)} ({interval(needed)})"
     if math.isinf(needed.median):
         share = percent(depth.prediction.non_decode_share)
-        text = (
-            f"no accept length reaches a speed-up of {target:g}: {share} of the baseline's time is "
-            "not decoding"
-        )
-        return [labelled("target", text)]
-    text = f"speed-up {target:g} needs accept length {number(needed.median)} ({interval(needed)})"
-    if depth.longest is not None and needed.median > depth.longest:
+        text = f"no accept length reaches a speed-up of {target:g}: {share} of the baseline's time "
+        text += "is not decoding"
+    elif depth.longest is not None and needed.median > depth.longest:
         text += f"; out of reach: a round of this depth emits at most {depth.longest:g}"
     return [labelled("target", text)]
 
@@ -301,127 +281,81 @@ def _identity(depth: DepthAnswer, identity: Identity, target: float | None) -> l
 def _several(answer: Answer) -> list[str]:
     """One line per depth, no speculation first, and the best."""
     choice = answer.choice
-    best = None if choice is None else choice.best_num_steps
-    lines = [_widest_table(answer, best)]
+    lines = [_widest_table(answer)]
     if choice is not None:
+        best = choice.best_num_steps
         what = "no speculation" if best == 0 else f"depth {best}"
-        lines += [
-            "",
-            labelled(
-                "best",
-                f"{what}: the fastest with probability {probability(choice.probability)}; expected to "
-                f"lose {percent(choice.regret, 1)} to the depth that is",
-            ),
-        ]
+        said = (
+            f"{what}: the fastest with probability {probability(choice.probability)}; expected to "
+        )
+        said += f"lose {percent(choice.regret, 1)} to the depth that is"
+        lines += ["", labelled("best", said)]
     return [*lines, *_claims(answer)]
 
 
-def _widest_table(answer: Answer, best: int | None) -> str:
+def _widest_table(answer: Answer) -> str:
     """The table with as many intervals as fit, that of tokens/s before that of the speed-up."""
-    columns = _columns(answer)
-    most: tuple[_Cell, ...] = (_tokens_range, _speedup_range_of)
-    text = ""
-    for left_out in ((), (_speedup_range_of,), (_tokens_range,), most):
-        kept = [column for column in columns if column[2] not in left_out]
-        rows = [[title for title, _, _ in kept]]
-        if answer.choice is not None:
-            rows.append(_no_speculation(answer, rows[0], best=best == 0))
-        rows += [[cell(depth) for _, _, cell in kept] for depth in answer.depths]
-        text = table(rows, align="".join(align for _, align, _ in kept))
-        if max(map(len, text.splitlines())) <= WIDTH:
+    columns, text = _columns(answer), ""
+    for left_out in ((), (_SPEEDUP,), (_TOKENS,), (_SPEEDUP, _TOKENS)):
+        kept = {name: cells for name, cells in columns.items() if name not in left_out}
+        titles = [_TITLES.get(name, name) for name in kept]
+        rows = [titles, *([_no_speculation(answer, titles)] if answer.choice else [])]
+        rows += map(list, zip(*kept.values(), strict=True))
+        text = table(rows, align="".join("l" if name in _LEFT else "r" for name in kept))
+        if fits(text):
             break
     return text
 
 
-_Cell = Callable[[DepthAnswer], str]
-_Column = tuple[str, str, Callable[[DepthAnswer], str]]
+_LOGGED, _SPEEDUP, _TOKENS, _BEST = "90 % as logged", "90 % speed-up", "90 % tokens/s", "best"
+_LEFT = (_LOGGED, _SPEEDUP, _TOKENS, _BEST)
+_TITLES = dict.fromkeys(_LEFT, "90 %") | {_BEST: "", "speed-up as logged": "speed-up"}
 
 
-def _columns(answer: Answer) -> list[_Column]:
-    """Title, alignment and cell of each column that this answer has."""
-    target = answer.ask.target_speedup
-    columns: list[_Column] = [("depth", "r", lambda depth: str(depth.num_steps))]
-    if answer.depths[0].as_logged is not None:
-        columns += [
-            ("logged", "r", lambda depth: _accept(depth.as_logged)),
-            ("speed-up", "r", lambda depth: _speedup(depth.as_logged)),
-        ]
-        if target is None:
-            columns.append(("90 %", "l", lambda depth: _speedup_range(depth.as_logged)))
-    if answer.depths[0].accept_known:
-        served = "served" if answer.depths[0].as_logged else "accept"
-        columns += [
-            (served, "r", lambda depth: _accept(depth.prediction)),
-            ("speed-up", "r", lambda depth: _speedup(depth.prediction)),
-            ("90 %", "l", _speedup_range_of),
-        ]
-        tokens = all(depth.prediction.output_tokens_per_s for depth in answer.depths)
-        if tokens and answer.depths[0].as_logged is None:
-            columns += [("tokens/s", "r", _tokens), ("90 %", "l", _tokens_range)]
-        columns.append(
-            ("faster", "r", lambda depth: probability(depth.prediction.probability_faster))
-        )
+def _columns(answer: Answer) -> dict[str, list[str]]:
+    """Cells of each column that this answer has, by depth."""
+    depths, target = answer.depths, answer.ask.target_speedup
+    predicted = [one.prediction for one in depths]
+    logged = [one.as_logged for one in depths if one.as_logged is not None]
+    columns = {"depth": [str(one.num_steps) for one in depths]}
+    if logged:
+        columns["logged"], columns["speed-up as logged"], bounds = _accepts(logged)
+        columns |= {_LOGGED: bounds} if target is None else {}
+    if depths[0].accept_known:
+        name = "served" if logged else "accept"
+        columns[name], columns["speed-up"], columns[_SPEEDUP] = _accepts(predicted)
+        outputs = [one.output_tokens_per_s for one in predicted if one.output_tokens_per_s]
+        if len(outputs) == len(depths) and not logged:
+            columns["tokens/s"] = [number(one.median, 1) for one in outputs]
+            columns[_TOKENS] = [interval(one, 1, joint="-") for one in outputs]
+        columns["faster"] = [probability(one.probability_faster) for one in predicted]
     else:
-        columns.append(("break-even", "r", _break_even_cell))
+        columns["break-even"] = [number(one.break_even_accept_length.median) for one in predicted]
     if target is not None:
-        columns.append((f"for {target:g}x", "r", _target_cell))
-    best = None if answer.choice is None else answer.choice.best_num_steps
+        columns[f"for {target:g}x"] = list(map(_target_cell, depths))
+    best = answer.choice and answer.choice.best_num_steps
     if best:
-        columns.append(("", "l", lambda depth: "<- best" if depth.num_steps == best else ""))
+        columns[_BEST] = ["<- best" if one.num_steps == best else "" for one in depths]
     return columns
 
 
-def _no_speculation(answer: Answer, titles: list[str], *, best: bool) -> list[str]:
+def _accepts(predictions: Sequence[Prediction]) -> tuple[list[str], list[str], list[str]]:
+    """Accept lengths, speed-ups and their bounds."""
+    lengths = [number(one.question.accept_length.estimate.median) for one in predictions]
+    speedups = [one.speedup for one in predictions]
+    medians = [number(one.median) for one in speedups]
+    return lengths, medians, [interval(one, joint="-") for one in speedups]
+
+
+def _no_speculation(answer: Answer, titles: list[str]) -> list[str]:
     """The line of depth 0."""
     rate = answer.depths[0].prediction.baseline_tokens_per_s
     cells = {"depth": "0", "accept": "1.00", "served": "1.00", "logged": "1.00", "speed-up": "1.00"}
     if rate is not None:
         cells["tokens/s"] = number(rate, 1)
-    if best:
+    if answer.choice is not None and answer.choice.best_num_steps == 0:
         cells["faster"] = "<- best"
     return [cells.get(title, "") for title in titles]
-
-
-def _accept(prediction: Prediction | None) -> str:
-    """Accept length of a line."""
-    return "" if prediction is None else number(prediction.question.accept_length.estimate.median)
-
-
-def _speedup(prediction: Prediction | None) -> str:
-    """Speed-up of a line."""
-    return "" if prediction is None else number(prediction.speedup.median)
-
-
-def _speedup_range(prediction: Prediction | None) -> str:
-    """Interval of the speed-up of a line."""
-    return "" if prediction is None else _range(prediction.speedup, 2)
-
-
-def _speedup_range_of(depth: DepthAnswer) -> str:
-    """Interval of the speed-up that is expected at a depth."""
-    return _speedup_range(depth.prediction)
-
-
-def _tokens(depth: DepthAnswer) -> str:
-    """Throughput of a line."""
-    output = depth.prediction.output_tokens_per_s
-    return "" if output is None else number(output.median, 1)
-
-
-def _tokens_range(depth: DepthAnswer) -> str:
-    """Interval of the throughput of a line."""
-    output = depth.prediction.output_tokens_per_s
-    return "" if output is None else _range(output, 1)
-
-
-def _range(estimate: Estimate, digits: int) -> str:
-    """Bounds in a narrow column."""
-    return f"{number(estimate.low, digits)}-{number(estimate.high, digits)}"
-
-
-def _break_even_cell(depth: DepthAnswer) -> str:
-    """Break-even accept length of a line."""
-    return number(depth.prediction.break_even_accept_length.median)
 
 
 def _target_cell(depth: DepthAnswer) -> str:
@@ -465,4 +399,4 @@ def points_prediction_csv(found: "PointPredictions") -> str:
         ]
         said = "; ".join(f"{note.code}: {note.message}" for note in prediction.warnings)
         writer.writerow([*(cells[place] for place in kept), *numbers, said])
-    return text.getvalue()
+    return text.getvalue().rstrip("\n")

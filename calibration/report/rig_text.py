@@ -235,10 +235,11 @@ SHARED_NOTES = (
 _LONGEST_LABEL = 22
 
 
-def what_if_text(found: WhatIf) -> str:
+def what_if_text(found: WhatIf, head: str = "") -> str:
     """Return a base and its changes as text for a terminal."""
     base = found.base
     pieces = [
+        head,
         "\n".join(_summary(base, found.draft)),
         "\n".join(wrapped(each, first="Warning: ", indent=9) for each in found.warnings),
         _parts(base),

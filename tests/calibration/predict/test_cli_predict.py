@@ -274,7 +274,7 @@ def test_a_table_with_a_target_keeps_the_interval_that_fits(
     heads: tuple[str, str],
 ) -> None:
     shown, hidden = heads
-    monkeypatch.setattr("calibration.report.prediction_text.WIDTH", width)
+    monkeypatch.setattr("specmodel.text_layout.WIDTH", width)
     arguments = ("--full", FULL, "--depth", "1:10", "--target-speedup", "1.3", *baseline)
     lines = specmodel("predict", *arguments).stdout.splitlines()
     (head,) = [" ".join(line.split()) for line in lines if line.split()[:1] == ["depth"]]
