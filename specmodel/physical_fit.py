@@ -1,7 +1,7 @@
 """The calibrated hardware model: posterior of its factors, and the errors that measurements left beside them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 import numpy as np
@@ -26,14 +26,6 @@ _LEAST_SPREAD: Final = 1e-9
 
 _MOST_TOKENS: Final = 1e12
 """Of anything that is counted in a load. [-]"""
-
-_LEAST_LOAD: Final = {
-    "num_steps": 0.0,
-    "topk": 1.0,
-    "num_draft_tokens": 1.0,
-    "batch_size": 1.0,
-    "context_tokens": 0.0,
-}
 
 _ROUNDED: Final = 1e-6
 """What the digits of a file may break of a covariance over that of the prior. [-]"""
@@ -90,8 +82,10 @@ class PhysicalFit:
         if not 0 <= self.non_decode_sd <= 1:
             raise ParameterError("non_decode_sd", self.non_decode_sd, "in [0, 1]")
         _check_covariance(self.covariance, self.prior_sd)
-        for name, least in _LEAST_LOAD.items():
-            _check(name, getattr(measured.loads, name), (rows,), least=least, most=_MOST_TOKENS)
+        for each in fields(Loads):
+            least = 0.0 if each.name in {"num_steps", "context_tokens"} else 1.0
+            load = getattr(measured.loads, each.name)
+            _check(each.name, load, (rows,), least=least, most=_MOST_TOKENS)
         _check("log_time", measured.log_time, (rows,))
         _check("jacobian", measured.jacobian, (rows, count))
         _check("target_share", measured.target_share, (rows,), least=0.0, most=1.0)
@@ -102,8 +96,6 @@ class PhysicalFit:
         rig: Mapping[str, Any],
         factors: Sequence[str],
         prior_sd: Array,
-        *,
-        form: ModelError | None = None,
     ) -> "PhysicalFit":
         r"""Return the form before anything was measured.
 
@@ -125,7 +117,6 @@ class PhysicalFit:
             residual=none,
             noise_sd=none,
             shared_sd=none,
-            form=form or ModelError(),
         )
 
     def centre(self, own: frozenset[int] = frozenset()) -> Array:

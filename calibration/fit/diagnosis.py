@@ -86,7 +86,7 @@ def _library_over_pcie(rig: Scenario) -> bool:
 
 def _by_size(causes: list[tuple[str, str]], explanation: Explanation) -> list[tuple[str, str]]:
     """Causes with what they add to a round in the fitted form, largest first; without a size last."""
-    added = {one.name: one.added_s / explanation.step.median for one in explanation.causes}
+    added = {one.name: one.added_s / explanation.price.step_s.median for one in explanation.causes}
     sized = [
         (f"{text}: {added[part]:+.2f} steps" if added.get(part, 0.0) > 0 else text, part)
         for text, part in causes

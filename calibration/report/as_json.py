@@ -239,12 +239,14 @@ def _explanation(found: "Explanation") -> dict[str, Any]:
             }
             for one in found.factors
         ],
-        "at": _picked(found.at, "topk", "batch_size", "context_tokens", num_steps="depth"),
-        "base_step_ms": _ms(found.step),
-        "base_step_from_names_ms": _ms(found.prior_step),
-        "round_ms": _ms(found.round),
+        "at": _picked(
+            found.price.scenario, "topk", "batch_size", "context_tokens", num_steps="depth"
+        ),
+        "base_step_ms": _ms(found.price.step_s),
+        "base_step_from_names_ms": _ms(found.prior.step_s),
+        "round_ms": _ms(found.price.round_s),
         "unexplained_ms": _ms(found.unexplained_s),
-        "round_cost_from_names": found.prior_cost,
+        "round_cost_from_names": found.prior.round_cost,
         "allreduce_share_of_base_step": found.allreduce_share,
         "layer_all_reduces": found.collectives.layer_all_reduces,
         "allreduce_bytes_per_token": found.collectives.bytes_per_token,
@@ -254,11 +256,11 @@ def _explanation(found: "Explanation") -> dict[str, Any]:
                 "base_step_ms": _ms(one.step_s),
                 "round_ms": _ms(one.round_s),
                 "added_ms": _ms(one.added_s),
-                "added_steps": one.added_s / found.step.median,
+                "added_steps": one.added_s / found.price.step_s.median,
             }
             for one in found.causes
         ],
-        "memory": _memory(found.memory),
+        "memory": _memory(found.price.memory),
         "agreement": [
             {
                 **plain(one.observation.configuration),

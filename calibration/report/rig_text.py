@@ -94,11 +94,11 @@ def explain_text(found: Explanation) -> str:
 
 def _rig(found: Explanation) -> str:
     """The rig and what it was expected to take."""
-    step = found.step.scaled(1 / MILLI)
-    before = found.prior_step.scaled(1 / MILLI)
+    step = found.price.step_s.scaled(1 / MILLI)
+    before = found.prior.step_s.scaled(1 / MILLI)
     lines = [
         labelled("rig", rig_words(found.scenario)),
-        labelled("memory", memory_words(found.memory)),
+        labelled("memory", memory_words(found.price.memory)),
     ]
     lines += [labelled("assumed" if one is found.assumed[0] else "", one) for one in found.assumed]
     lines.append(
@@ -122,7 +122,7 @@ def _rig(found: Explanation) -> str:
         labelled(
             "round cost",
             f"{number(found.measured_cost)} measured; from names alone "
-            f"{spread(found.prior_cost, joint=' to ')}",
+            f"{spread(found.prior.round_cost, joint=' to ')}",
         )
     )
     return "\n".join(lines)
@@ -130,7 +130,7 @@ def _rig(found: Explanation) -> str:
 
 def _causes(found: Explanation) -> str:
     """What speculation adds, largest first."""
-    step_s, at = found.step.median, found.at
+    step_s, at = found.price.step_s.median, found.price.scenario
     parts = [
         (PART_NAMES.get(one.name, one.name), one.step_s, one.round_s)
         for one in found.causes
@@ -141,7 +141,7 @@ def _causes(found: Explanation) -> str:
     rows = [["what a round adds to a step", "step ms", "round ms", "added ms", "in steps"]]
     rows += [
         _added(name, before_s, round_s, step_s)
-        for name, before_s, round_s in (*parts, ("together", step_s, found.round.median))
+        for name, before_s, round_s in (*parts, ("together", step_s, found.price.round_s.median))
     ]
     load = (
         f"At {round_words(at)}, batch {at.batch_size:g}, context {at.context_tokens:g} tokens; by the "

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from specmodel.architecture import DenseMlp, GroupedAttention, LatentAttention, ModelShape
 from specmodel.cost.physical_round import Drafter
 from specmodel.errors import ParameterError
-from specmodel.measurement import DraftRecord, load_record
+from specmodel.measurement import DraftRecord, ExtendTiming, StepTiming, load_record
 from specmodel.measurement.load_grid import interpolate
 from specmodel.rig import DraftPasses, eagle3_passes, mtp_passes
 
@@ -56,12 +56,12 @@ class MeasuredDraft:
         return _times(self.extends, _EXTEND_AXES, rows, batch_size, context_tokens)
 
     def outside(
-        self, *, topk: float, num_draft_tokens: float, batch_size: float, context_tokens: float
+        self, topk: float, rows: float, batch_size: float, context_tokens: float
     ) -> tuple[str, ...]:
         """Axes on which a load is outside what was measured, in words."""
         load = (batch_size, context_tokens)
         step = interpolate(_points(self.steps), (topk, *load), _STEP_AXES)
-        extend = interpolate(_points(self.extends), (num_draft_tokens, *load), _EXTEND_AXES)
+        extend = interpolate(_points(self.extends), (rows, *load), _EXTEND_AXES)
         words = (
             f"{one.axis} {one.value:g}, measured {one.low:g} to {one.high:g}"
             for one in (*step.beyond, *extend.beyond)
@@ -75,15 +75,14 @@ def measured_draft(record: DraftRecord) -> MeasuredDraft:
     return MeasuredDraft(
         name=record.draft_model,
         device=record.device,
-        steps=tuple(
-            (float(row.topk), float(row.batch_size), float(row.context_tokens), row.time_s)
-            for row in record.steps
-        ),
-        extends=tuple(
-            (float(row.tokens), float(row.batch_size), float(row.context_tokens), row.time_s)
-            for row in record.extends
-        ),
+        steps=tuple(_row(each.topk, each) for each in record.steps),
+        extends=tuple(_row(each.tokens, each) for each in record.extends),
     )
+
+
+def _row(first: float, timing: StepTiming | ExtendTiming) -> _Row:
+    """A load, by what differs between the passes first, and its time."""
+    return float(first), float(timing.batch_size), float(timing.context_tokens), timing.time_s
 
 
 def read_measured_draft(path: Path) -> MeasuredDraft:

@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from calibration.rig.pricing import Pricing, estimate, interval_sd
+from calibration.rig.pricing import Pricing, ScenarioPrice, estimate, interval_sd
 from calibration.rig.scenario import Scenario, scenario_from_record
-from specmodel.architecture import Collectives, MemoryFit, collectives
+from specmodel.architecture import Collectives, collectives
 from specmodel.ask import Ask, workload_of
 from specmodel.calibration import Calibration
 from specmodel.physical_fit import PhysicalFit
@@ -75,19 +75,15 @@ class Explanation(NamedTuple):
     """
 
     scenario: Scenario
-    at: Scenario
     measured_cost: float
     factors: tuple[FactorEstimate, ...]
     idle: tuple[str, ...]
     causes: tuple[Cause, ...]
     unexplained_s: float
-    step: Estimate
-    round: Estimate
-    prior_step: Estimate
-    prior_cost: Estimate
+    price: ScenarioPrice  # of the first configuration
+    prior: ScenarioPrice  # the same, from names alone
     allreduce_share: Estimate
     collectives: Collectives
-    memory: MemoryFit
     agreement: tuple[Agreement, ...]
     assumed: tuple[str, ...]
     num_loads: int
@@ -103,7 +99,7 @@ def explain(calibration: Calibration) -> Explanation | None:
     pricing = Pricing(rig, physical)
     first, *_ = observations = sorted(calibration.observations, key=_place)
     at, *_ = loads = [_at(rig, each) for each in observations]
-    price, before = (each.price(at, served=True) for each in (pricing, Pricing(rig)))
+    price, prior = (each.price(at, served=True) for each in (pricing, Pricing(rig)))
     estimates = _factors(physical)
     rounds_s, step_s = (pricing.form_parts(at, depth) for depth in (at.depth, 0))
     missed = price.step_s.median / sum(step_s.values())
@@ -112,19 +108,15 @@ def explain(calibration: Calibration) -> Explanation | None:
     ]
     return Explanation(
         scenario=rig,
-        at=at,
         measured_cost=first.round_cost[1],
         factors=tuple(one for one, moves in estimates if moves),
         idle=tuple(one.name for one, moves in estimates if not moves),
         causes=tuple(sorted(causes, key=lambda one: -one.added_s)),
         unexplained_s=price.round_s.median - sum(one.round_s for one in causes),
-        step=price.step_s,
-        round=price.round_s,
-        prior_step=before.step_s,
-        prior_cost=before.round_cost,
+        price=price,
+        prior=prior,
         allreduce_share=_allreduce_share(pricing, at, step_s),
         collectives=collectives(rig.model, rig.tp_size),
-        memory=price.memory,
         agreement=_agreement(calibration, observations, pricing.round_costs(loads)),
         assumed=physical.notes,
         num_loads=len(physical.measured.loads),
@@ -139,14 +131,14 @@ def doubt_of_rig(found: Explanation) -> str:
 
     A judgement: half of the distance is the 90 % interval of rigs that were never measured.
     """
-    ratio = found.step.median / found.prior_step.median
-    bound = (found.prior_step.high / found.prior_step.median) ** FAR
+    step, prior = found.price.step_s, found.prior.step_s
+    ratio, bound = step.median / prior.median, (prior.high / prior.median) ** FAR
     if 1.0 / bound <= ratio <= bound:
         return ""
     times, word = (ratio, "slower") if ratio > 1.0 else (1.0 / ratio, "faster")
     return (
-        f"a base step of {found.step.median / MILLI:.3g} ms is {times:.3g} times {word} than this rig is "
-        f"expected to be ({found.prior_step.median / MILLI:.3g} ms): check the model, the GPUs and the "
+        f"a base step of {step.median / MILLI:.3g} ms is {times:.3g} times {word} than this rig is "
+        f"expected to be ({prior.median / MILLI:.3g} ms): check the model, the GPUs and the "
         "stored weights, and whether throughputs are those of one request or of the whole batch"
     )
 

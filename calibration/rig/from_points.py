@@ -91,7 +91,7 @@ def _exists(path: Path) -> bool:
         return False
 
 
-_LACKING: Final = {"--model": "the model", "--gpu": "the GPU"}
+_NAMED: Final = {"target_model": ("the model", "--model"), "gpu": ("the GPU", "--gpu")}
 _ENGINE_WORDS: Final = ("p2p custom", "pcie_p2p", "custom all-reduce", "custom ar on")
 _STATED_FORMAT: Final = re.compile(
     r"(?i)(nvfp4|mxfp4|mxfp8|fp8|awq|gptq|w4a16|w8a8|int4|int8|bf16)"
@@ -136,16 +136,14 @@ def rig_of_points(frame: "pd.DataFrame", asked: AskedRig | None = None) -> RigFi
     """
     given = asked or AskedRig()
     stated = {name: _common(frame, name) for name in _COLUMNS}
-    names = {
-        "--model": given.model or stated["target_model"],
-        "--gpu": given.gpu or stated["gpu"],
-    }
-    missing = [option for option, name in names.items() if not name]
-    if missing:
-        lacking = " and ".join(_LACKING[option] for option in missing)
-        return RigFinding(None, f"the points do not name {lacking}; give {' and '.join(missing)}")
+    stated["target_model"] = given.model or stated["target_model"]
+    stated["gpu"] = given.gpu or stated["gpu"]
+    lacking = [words for name, words in _NAMED.items() if not stated[name]]
+    if lacking:
+        things, options = (" and ".join(each) for each in zip(*lacking, strict=True))
+        return RigFinding(None, f"the points do not name {things}; give {options}")
     try:
-        return _found(names["--model"], names["--gpu"], given, stated)
+        return _found(given, stated)
     except SpecModelError as error:
         if given.given:
             raise
@@ -181,12 +179,10 @@ _USUAL_KV: Final = "bf16"
 _CONTEXT_PARALLEL: Final = re.compile(r"(?i)\bdcp[ =_-]?(\d{1,3})\b")
 
 
-def _found(
-    model_name: str, gpu_name: str, given: AskedRig, stated: Mapping[str, str]
-) -> RigFinding:
+def _found(given: AskedRig, stated: Mapping[str, str]) -> RigFinding:
     """The rig, with what had to be assumed."""
-    model = named_model(model_name)
-    card, edition = edition_of(gpu_name)
+    model = named_model(stated["target_model"])
+    card, edition = edition_of(stated["gpu"])
     assumed = [edition] if edition else []
     ranks = given.num_gpus or _count(stated["tp_size"]) or _count(stated["num_gpus"])
     if not ranks:
@@ -195,7 +191,7 @@ def _found(
     link, kernel = "", ""
     if ranks > 1 and ranks not in dict(given.curves):
         link, kernel = _link(given.interconnect, stated["interconnect"], card, assumed)
-    dtype = given.dtype or _dtype(stated["dtype"], model_name, given.model)
+    dtype = given.dtype or _dtype(stated["dtype"], stated["target_model"], given.model)
     try:
         stated_weights(model, dtype)
     except ParameterError:

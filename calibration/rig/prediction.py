@@ -30,7 +30,7 @@ from specmodel.prediction import (
     accept_length_over,
     possible_speedup,
 )
-from specmodel.question import Configuration, Estimate, Question
+from specmodel.question import AcceptLength, Estimate, Question
 from specmodel.rig.factors import FACTORS
 from specmodel.statistics import student_t_cdf
 
@@ -94,7 +94,10 @@ def calibrated_scenario(
         if not found:
             raise UsageError("--accept", "no point has this configuration")
         accept_length = found[0].accept_length_at
-    return scenario_at(pricing.base, configuration, accept_length), pricing.fit
+    question = Question(
+        accept_length=AcceptLength.exact(accept_length), configuration=configuration
+    )
+    return scenario_at(pricing.base, question), pricing.fit
 
 
 def with_load_changes(asked: Ask, changes: Sequence[tuple[str, str]]) -> Ask:
@@ -112,7 +115,7 @@ def with_load_changes(asked: Ask, changes: Sequence[tuple[str, str]]) -> Ask:
 
 def rig_notes(rig: ChangedRig, question: Question) -> tuple[Note, ...]:
     """What to know of measured draft passes and all-reduces at the load of a question."""
-    scenario = _at(rig.rig, question)
+    scenario = scenario_at(rig.rig, question)
     doubts = doubts_of_all_reduce([scenario])
     return (
         *(Note("drafter_record", one) for one in _draft_remarks(scenario)),
@@ -125,12 +128,8 @@ def _draft_remarks(scenario: Scenario) -> Iterator[str]:
     times = scenario.draft.times
     if times is None:
         return
-    for each in times.outside(
-        topk=scenario.topk,
-        num_draft_tokens=scenario.rows,
-        batch_size=scenario.batch_size,
-        context_tokens=scenario.context_tokens,
-    ):
+    load = scenario.topk, scenario.rows, scenario.batch_size, scenario.context_tokens
+    for each in times.outside(*load):
         yield f"the draft passes were not measured at {each}; their time is carried there"
     if not _same_card(times.device, scenario.gpu):
         yield f"the draft passes were measured on {times.device}, not on {scenario.gpu}"
@@ -146,21 +145,18 @@ def _same_card(device: str, card: str) -> bool:
 
 def speedup_ratio(rig: ChangedRig, base: Question, changed: Question) -> Estimate:
     """Return the speed-up of a question on the changed rig over that of one on the calibrated rig."""
-    return rig.pricing.ratio(_at(rig.pricing.base, base), _at(rig.rig, changed))
+    return rig.pricing.ratio(scenario_at(rig.pricing.base, base), scenario_at(rig.rig, changed))
 
 
-def scenario_at(rig: Scenario, load: Configuration, accept_length: float) -> Scenario:
-    """Return a rig at a load whose depth is known."""
+def scenario_at(rig: Scenario, question: Question) -> Scenario:
+    """Return a rig at the load of a question, whose depth must be known."""
+    load = question.configuration
     shape = round_shape(load.num_steps, load.topk, load.num_draft_tokens)
     if shape.depth_unknown or shape.num_steps < 1:
         raise UsageError(
             "--depth", "the physical form prices rounds, and the calibrated depth is not stated"
         )
-    return rig.at(load, accept_length)
-
-
-def _at(rig: Scenario, question: Question) -> Scenario:
-    return scenario_at(rig, question.configuration, question.accept_length.estimate.median)
+    return rig.at(load, question.accept_length.estimate.median)
 
 
 def rig_prediction(rig: ChangedRig, question: Question) -> Prediction:
@@ -170,7 +166,7 @@ def rig_prediction(rig: ChangedRig, question: Question) -> Prediction:
 
     Without a baseline of the changed rig its throughput is that of the form.
     """
-    scenario = _at(rig.rig, question)
+    scenario = scenario_at(rig.rig, question)
     price = rig.pricing.price(scenario)
     logs, share = price.logs, price.logs.non_decode_share
     of_gain, of_output = np.array(logs.speedup_slopes), np.array(logs.output_slopes)
@@ -223,7 +219,7 @@ def speedup_draws(
     What depths have in common does not move the choice among them.
     """
     fit = rig.pricing.fit
-    asked = [rig.pricing.priced(_at(rig.rig, question)) for question in questions]
+    asked = [rig.pricing.priced(scenario_at(rig.rig, question)) for question in questions]
     drawn = _drawn(*fit.predict_with_share(*asked), accept_length.shape[0], rng)
     logs, share = drawn[:, :-1], fit.share_at(drawn[:, -1:])
     cost = np.exp(logs[:, 1::2] - logs[:, 0::2])
@@ -259,7 +255,7 @@ def rig_server_times(
     jointly for all batches, without the noise of a new measurement.
     """
     fit = rig.pricing.fit
-    scenario = replace(_at(rig.rig, question), batch_size=1.0)
+    scenario = replace(scenario_at(rig.rig, question), batch_size=1.0)
     most, limit = _most_running(rig.pricing, scenario, asked.max_running)
     batches = _batches(most)
     priced = rig.pricing.priced(scenario, scenario.loads(batches))

@@ -23,11 +23,7 @@ OWN_FACTORS: Final[Mapping[str, tuple[str, ...]]] = {
     "model": ("bandwidth", "compute", "kernels", "routing"),
     "gpu": ("allreduce", "bandwidth", "compute", "kernels"),
     "interconnect": ("allreduce",),
-    "allreduce": (),
-    "tp_size": (),
     "dtype": ("bandwidth", "compute"),
-    "schedule": (),
-    "capture_limit": (),
 }
 """Factors that a changed rig does not share with its base (judgement). Another all-reduce on the same link
 keeps the factor: a node that is slow at one is slow at the other, and above its threshold it is the same."""
@@ -200,7 +196,7 @@ class Logs(NamedTuple):
 
 def _own(changes: frozenset[str]) -> frozenset[int]:
     """Positions of the factors that a rig with these changes does not share with its base."""
-    return frozenset(FACTORS.index(name) for each in changes for name in OWN_FACTORS[each])
+    return frozenset(FACTORS.index(name) for each in changes for name in OWN_FACTORS.get(each, ()))
 
 
 @cache

@@ -69,11 +69,8 @@ def changed(base: Scenario, *changes: tuple[str, str]) -> Scenario:
             raise UnknownKeyError("key of --set", key[:40], list(KEYS))
         if not text.strip():
             raise ParameterError(key, "nothing", "a value")
-        found = _settings(last, key, text)
-        draft = {path[6:]: value for path, value in found.items() if path.startswith("draft.")}
-        rig = {path: value for path, value in found.items() if not path.startswith("draft.")}
-        if found:
-            last = replace(last, **rig, draft=replace(last.draft, **draft))
+        settings = _settings(last, key, text)
+        last = replace(last, **settings) if settings else last
     rows = last.num_draft_tokens
     chain = last.topk == 1 and last.depth > 1
     if chain and rows not in {None, base.num_draft_tokens, last.depth + 1}:
@@ -150,7 +147,8 @@ def _chosen(key: str, text: str, allowed: tuple[str, ...]) -> str:
 
 
 def _settings(base: Scenario, key: str, text: str) -> dict[str, Any]:
-    """What a key sets, by dotted path, with what has to go with it; nothing where it is so already."""
+    """What a key sets, with what has to go with it; nothing where it is so already."""
+    draft = base.draft
     match key:
         case "model":  # with its release's formats
             model = named_model(text)
@@ -191,26 +189,26 @@ def _settings(base: Scenario, key: str, text: str) -> dict[str, Any]:
             rows = {"num_draft_tokens": None} if topk == 1 != base.topk else {}
             return {"topk": topk, **rows}
         case "draft.kind":
-            return {"draft.kind": text.strip().lower()}
+            return {"draft": replace(draft, kind=text.strip().lower())}
         case "draft.vocab":
             size = _count(key, text, MOST_VOCABULARY)
-            measured = base.draft.times is not None or base.draft.step_s is not None
-            if measured and size != base.draft.head_size(base.model):
+            measured = draft.times is not None or draft.step_s is not None
+            if measured and size != draft.head_size(base.model):
                 allowed = "of a draft model whose passes were not measured"
                 hint = "give the time with the other head as draft.step_ms"
                 raise ParameterError(key, size, allowed, hint)
-            return {"draft.vocab_size": size}
+            return {"draft": replace(draft, vocab_size=size)}
         case "draft.tp_size":
             ranks = _count(key, text, MOST_RANKS)
             if ranks not in {1, base.tp_size}:
                 raise ParameterError(key, ranks, f"1 or tp_size ({base.tp_size})")
-            return {"draft.tp_size": 1 if ranks == 1 else None}
+            return {"draft": replace(draft, tp_size=1 if ranks == 1 else None)}
         case "draft.record":  # measured on one GPU, so whole on each
             times = read_measured_draft(Path(text).expanduser())
-            return {"draft.times": times, "draft.tp_size": 1}
+            return {"draft": replace(draft, times=times, tp_size=1)}
         case _:
             step_s = _number(key, text, 1e-6, MOST_S / MILLI) * MILLI
-            return {"draft.step_s": step_s, "draft.times": None}
+            return {"draft": replace(draft, step_s=step_s, times=None)}
 
 
 def _kernel(base: Scenario) -> str:

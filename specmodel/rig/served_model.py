@@ -39,6 +39,8 @@ from specmodel.hardware import Gpu, gpu, interconnect
 from specmodel.rig.shape_work import shape_work
 from specmodel.rig.usual_drafts import DraftPasses
 
+Array = NDArray[np.float64]
+
 SMALL_MESSAGE_BYTES: Final = 4096
 """Message at which the gate is asked for the kernel. [B]"""
 
@@ -53,6 +55,25 @@ LINK_CLASSES: Final = (
     ("NVLink 5 + NVSwitch", "nvlink5"),
 )
 """Class of the all-reduce prior by how a name of the catalogue begins."""
+
+BLOCK: Final = 65_536
+"""Configurations times draws that are priced at once: half a megabyte an array. [-]"""
+
+CURVE_LOG_SD: Final = 0.1
+"""Spread of an all-reduce in the engine about its measured curve (judgement). [-]"""
+
+RATE_OF_WEIGHTS: Final = {
+    "nvfp4": "fp4",
+    "mxfp4": "fp4",
+    "mxfp8": "fp8",
+    "fp8": "fp8",
+    "int8": "int8",
+}
+"""Rate at which products of a stored format run; others are widened to 16 bits. [-]"""
+
+
+TYPICAL_ENGINE: Final = Engine(step_host_s=STEP_HOST_S, round_host_s=STEP_HOST_S)
+"""Everything in turn, every size captured."""
 
 
 def link_prior(name: str, num_ranks: int, *, kernel: str = "") -> AllReducePrior:
@@ -92,12 +113,6 @@ def link_class(name: str) -> str:
     raise UnknownKeyError("class of all-reduces for the interconnect", link, known)
 
 
-Array = NDArray[np.float64]
-
-BLOCK: Final = 65_536
-"""Configurations times draws that are priced at once: half a megabyte an array. [-]"""
-
-
 def draw_columns(multipliers: StepMultipliers) -> StepMultipliers:
     """Draws along a first axis, before the configurations; numbers stay numbers."""
     columns = {}
@@ -134,23 +149,6 @@ def priced_in_blocks(
 
     found: RoundParts = joined([priced(rows) for rows in blocks])
     return found
-
-
-CURVE_LOG_SD: Final = 0.1
-"""Spread of an all-reduce in the engine about its measured curve (judgement). [-]"""
-
-RATE_OF_WEIGHTS: Final = {
-    "nvfp4": "fp4",
-    "mxfp4": "fp4",
-    "mxfp8": "fp8",
-    "fp8": "fp8",
-    "int8": "int8",
-}
-"""Rate at which products of a stored format run; others are widened to 16 bits. [-]"""
-
-
-TYPICAL_ENGINE: Final = Engine(step_host_s=STEP_HOST_S, round_host_s=STEP_HOST_S)
-"""Everything in turn, every size captured."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,8 +54,8 @@ def test_causes_sum_to_the_step_and_but_for_what_is_not_explained_to_the_round(n
     step, whole = (
         sum(getattr(one, part) for one in found.causes) for part in ("step_s", "round_s")
     )
-    assert step == pytest.approx(found.step.median)
-    assert whole + found.unexplained_s == pytest.approx(found.round.median)
+    assert step == pytest.approx(found.price.step_s.median)
+    assert whole + found.unexplained_s == pytest.approx(found.price.round_s.median)
     for one in found.causes:
         assert one.round_s >= 0
         assert one.step_s >= 0
@@ -91,7 +91,9 @@ def test_the_share_of_all_reduces_has_the_interval_of_draws_of_all_factors(name:
         physical.mean, physical.covariance, size=4000
     )
     step = found.scenario.rig().step_time(
-        found.at.batch_size, found.at.context_tokens, multipliers=multipliers_of(normal)
+        found.price.scenario.batch_size,
+        found.price.scenario.context_tokens,
+        multipliers=multipliers_of(normal),
     )
     share = step.allreduce_s / step.total_s
     bounds = np.array([found.allreduce_share.low, found.allreduce_share.high])
@@ -142,7 +144,7 @@ def test_a_measured_load_beyond_the_memory_is_explained_all_the_same() -> None:
     )
     asked = AskedRig(model="Llama-3.1-8B", gpu="H100")
     found = explained(of_points(text, asked))
-    assert not found.memory.fits
+    assert not found.price.memory.fits
     assert "such a load was measured" in " ".join(explain_text(found).split())
 
 
