@@ -1,14 +1,15 @@
 """The `specmodel` command: a list of commands, each loaded when it is called."""
 
+import contextlib
+import io
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO
 
 import click
 
-from calibration.standard_streams import accept_any_character, discard
 from specmodel.errors import SpecModelError, UnknownKeyError
 from specmodel.version import __version__
 
@@ -166,7 +167,9 @@ class CommandList(click.Group):
         """Run the command line; the one place where an error becomes one plain line."""
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
-        accept_any_character()
+        for stream in (sys.stdout, sys.stderr):  # what their encoding lacks is written, not refused
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         try:
             status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         except click.exceptions.NoArgsIsHelpError as error:
@@ -212,6 +215,15 @@ def _fail(message: str, status: int) -> NoReturn:
     except OSError:  # nobody is there to be told
         discard(sys.stderr)
     sys.exit(status)
+
+
+def discard(stream: TextIO | None) -> None:
+    """Send what is still to be written nowhere, so that the interpreter leaves in peace."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        descriptor = stream.fileno()  # type: ignore[union-attr]
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, descriptor)
+        os.close(nowhere)
 
 
 @click.group(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from specmodel.answer import Answer, Claim, DepthAnswer, Identity
+from specmodel.answer import Answer, Claim, DepthAnswer, Identity, RigAnswer
 from specmodel.prediction import Predictable, Prediction
 from specmodel.question import Estimate
 from specmodel.text_layout import (
@@ -42,18 +42,16 @@ PART_NAMES: Final[Mapping[str, str]] = {
 
 def prediction_text(answer: Answer) -> str:
     """Return an answer as text; its notes are printed apart."""
+    lines = [calibration_words(answer.calibration, answer.source)]
+    lines += [wrapped(one.message) for one in answer.notes if one.code == "unknown_depth"]
+    if answer.rig is not None:
+        lines += _changes(answer.rig)
     several = len(answer.depths) > 1
-    body = _several(answer) if several else _single(answer, answer.depths[0])
-    unstated = [wrapped(one.message) for one in answer.notes if one.code == "unknown_depth"]
-    head = calibration_words(answer.calibration, answer.source)
-    return "\n".join([head, *unstated, *_changes(answer), "", *body])
+    return "\n".join([*lines, "", *(_several(answer) if several else _single(answer))])
 
 
-def _changes(answer: Answer) -> list[str]:
+def _changes(rig: RigAnswer) -> list[str]:
     """What was changed of the calibrated rig, and what that does."""
-    rig = answer.rig
-    if rig is None:
-        return []
     asked = ", ".join(f"{key}={text}" for key, text in rig.changes)
     form = f"{asked}: the physical form, fitted to {rig.num_loads} measured times"
     lines = ["", labelled("with", form)]
@@ -70,63 +68,64 @@ def calibration_words(calibration: Predictable, source: str) -> str:
     """Return which calibration is used, of which system, and how old it is."""
     if not calibration.num_points:
         return f"{source}: {calibration.prior.name}"
-    points = plural(calibration.num_points, "point")
-    return wrapped(f"{source}: {calibration.label}, {points}{_age(calibration.fitted_at)}")
+    text = f"{source}: {calibration.label}, {plural(calibration.num_points, 'point')}"
+    if calibration.fitted_at:
+        then = datetime.fromisoformat(calibration.fitted_at)
+        hours = (datetime.now(UTC) - then) // timedelta(hours=1)
+        ago = f"{hours} hours ago" if hours else "in the last hour"
+        text += f", fitted {ago if hours < 48 else f'on {then:%Y-%m-%d}, {hours // 24} days ago'}"
+    return wrapped(text)
 
 
-def _age(fitted_at: str) -> str:
-    """How long ago a calibration was fitted; empty where its file does not say."""
-    if not fitted_at:
-        return ""
-    then = datetime.fromisoformat(fitted_at)
-    hours = (datetime.now(UTC) - then) // timedelta(hours=1)
-    if hours < 48:
-        return f", fitted {hours} hours ago" if hours else ", fitted in the last hour"
-    return f", fitted on {then:%Y-%m-%d}, {hours // 24} days ago"
+def _single(answer: Answer) -> list[str]:
+    """Everything about one depth, a paragraph each."""
+    depth = answer.depths[0]
+    prediction, question = depth.prediction, depth.prediction.question
+    text = str(question.configuration)
+    text = text.replace("depth not stated", "the calibrated depth (not stated)")
+    text += f", workload {question.workload}" if question.workload else ""
+    lines = [labelled("configuration", text)]
 
-
-def _single(answer: Answer, depth: DepthAnswer) -> list[str]:
-    """Everything about one depth."""
-    prediction = depth.prediction
-    lines = [_configuration(depth)]
     if depth.accept_known:
         logged = depth.as_logged
+        accept = (logged or prediction).question.accept_length.estimate
+        text = _trimmed(accept.median)
+        if accept.high > accept.low:
+            text += f" (90 %: {interval(accept)})"
+        if answer.measured_depth is not None and answer.measured_depth != depth.num_steps:
+            text += f", carried from depth {answer.measured_depth}"
+        if depth.num_steps:
+            accepted, drafted = accept.median - 1.0, depth.num_steps
+            share = percent(accepted / drafted)
+            text += f"; {accepted:.3g} of {drafted} drafted tokens accepted ({share})"
         numbers = _numbers(prediction) if logged is None else _side_by_side(logged, prediction)
-        lines += [_accept_line(answer, depth), "", numbers]
-    lines += ["", _break_even(prediction)]
-    lines += [_round(prediction)] if answer.rig is None else ["", _rig_round(prediction)]
-    lines += _target(answer, depth)
-    lines += _claims(answer)
+        lines += [labelled("accept length", text), "", numbers]
+
+    needed, cost = prediction.break_even_accept_length, number(prediction.round_cost.median)
+    same = number(needed.median) == cost
+    text = f"accept length {number(needed.median)} (90 %: {interval(needed)})"
+    text += ", which is what a round costs in" if same else f"; a round costs {cost}"
+    lines += ["", labelled("break-even", f"{text} baseline steps")]
+
+    if answer.rig is None:
+        times = [part.time_s for part in prediction.breakdown if part.time_s is not None]
+        parts = [
+            f"{part.term} {percent(part.share)}"
+            + ("" if part.time_s is None else f" ({part.time_s / MILLI:.3g} ms)")
+            for part in prediction.breakdown
+        ]
+        total = f", together {sum(times) / MILLI:.3g} ms" if times else ""
+        lines += [labelled("a round", "; ".join(parts) + total)]
+    else:
+        lines += ["", _rig_round(prediction)]
+
+    if answer.ask.target_speedup is not None:
+        lines += _target(answer.ask.target_speedup, depth)
+    if answer.claims and answer.measured_depth is not None:
+        lines += [_claims(answer, answer.measured_depth)]
     if answer.identity is not None:
         lines += ["", *_identity(depth, answer.identity, answer.ask.target_speedup)]
     return lines
-
-
-def _configuration(depth: DepthAnswer) -> str:
-    """What was predicted."""
-    question = depth.prediction.question
-    text = str(question.configuration)
-    text = text.replace("depth not stated", "the calibrated depth (not stated)")
-    if question.workload:
-        text += f", workload {question.workload}"
-    return labelled("configuration", text)
-
-
-def _accept_line(answer: Answer, depth: DepthAnswer) -> str:
-    """Accept length, with its interval where it was carried or transferred."""
-    shown = depth.as_logged or depth.prediction
-    estimate = shown.question.accept_length.estimate
-    text = _trimmed(estimate.median)
-    if estimate.high > estimate.low:
-        text += f" (90 %: {interval(estimate)})"
-    if answer.measured_depth is not None and answer.measured_depth != depth.num_steps:
-        text += f", carried from depth {answer.measured_depth}"
-    if depth.num_steps:
-        accepted, drafted = estimate.median - 1.0, depth.num_steps
-        text += (
-            f"; {accepted:.3g} of {drafted} drafted tokens accepted ({percent(accepted / drafted)})"
-        )
-    return labelled("accept length", text)
 
 
 def _trimmed(value: float) -> str:
@@ -183,26 +182,6 @@ def _side_by_side(logged: Prediction, served: Prediction) -> str:
     return text
 
 
-def _break_even(prediction: Prediction) -> str:
-    """Break-even, which is the round cost."""
-    needed, cost = prediction.break_even_accept_length, number(prediction.round_cost.median)
-    text = f"accept length {number(needed.median)} (90 %: {interval(needed)})"
-    same = number(needed.median) == cost
-    said = ", which is what a round costs in" if same else f"; a round costs {cost}"
-    return labelled("break-even", f"{text}{said} baseline steps")
-
-
-def _round(prediction: Prediction) -> str:
-    """What the round is made of."""
-    parts = []
-    for part in prediction.breakdown:
-        time = "" if part.time_s is None else f" ({part.time_s / MILLI:.3g} ms)"
-        parts.append(f"{part.term} {percent(part.share)}{time}")
-    times = [part.time_s for part in prediction.breakdown if part.time_s is not None]
-    total = f", together {sum(times) / MILLI:.3g} ms" if times else ""
-    return labelled("a round", "; ".join(parts) + total)
-
-
 def _rig_round(prediction: Prediction) -> str:
     """The round by phase and cause."""
     rows = [["a round", "ms", "share"]]
@@ -215,10 +194,10 @@ def _rig_round(prediction: Prediction) -> str:
     return table([*rows, ["together", f"{total / MILLI:.2f}", ""]], align="lrr")
 
 
-def _target(answer: Answer, depth: DepthAnswer) -> list[str]:
+def _target(target: float, depth: DepthAnswer) -> list[str]:
     """Accept length that a target needs, and whether this depth can have it."""
-    target, needed = answer.ask.target_speedup, depth.accept_length_needed
-    if target is None or needed is None:
+    needed = depth.accept_length_needed
+    if needed is None:
         return []
     text = f"speed-up {target:g} needs accept length {number(needed.median)} ({interval(needed)})"
     if math.isinf(needed.median):
@@ -230,17 +209,15 @@ def _target(answer: Answer, depth: DepthAnswer) -> list[str]:
     return [labelled("target", text)]
 
 
-def _claims(answer: Answer) -> list[str]:
+def _claims(answer: Answer, measured_depth: int) -> str:
     """What accept lengths above the expected one would need."""
-    if not answer.claims or answer.measured_depth is None:
-        return []
-    first, deepest = answer.measured_depth + 1, answer.depths[-1].num_steps
+    first, deepest = measured_depth + 1, answer.depths[-1].num_steps
     steps = f"step {first} needs" if deepest == first else f"steps {first} to {deepest} each need"
     text = f"accept length {', '.join(f'{one.accept_length:g}' for one in answer.claims)} at depth "
     text += f"{deepest}, {steps} conditional accuracy {', '.join(map(_needed, answer.claims))}"
     if answer.measured_conditional is not None:
-        text += f"; depth {answer.measured_depth} has {answer.measured_conditional:.2f}"
-    return [labelled("to reach", text)]
+        text += f"; depth {measured_depth} has {answer.measured_conditional:.2f}"
+    return labelled("to reach", text)
 
 
 def _needed(claim: Claim) -> str:
@@ -290,7 +267,9 @@ def _several(answer: Answer) -> list[str]:
         )
         said += f"lose {percent(choice.regret, 1)} to the depth that is"
         lines += ["", labelled("best", said)]
-    return [*lines, *_claims(answer)]
+    if answer.claims and answer.measured_depth is not None:
+        lines.append(_claims(answer, answer.measured_depth))
+    return lines
 
 
 def _widest_table(answer: Answer) -> str:
