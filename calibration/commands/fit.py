@@ -103,9 +103,9 @@ def command(
     show_answer(summary, text, [output, plot], as_json=as_json, path=output)
     show_notes([note.message for note in summary.notes], "Warning: ")
     if plot is not None:
-        from calibration.plots import plot_fit
+        from calibration.plots import fit_figure, save_figure
 
-        plot_fit(summary.calibration, summary.rows, plot)
+        save_figure(fit_figure(summary.calibration, summary.rows), plot)
         say_drawn(plot)
 
 

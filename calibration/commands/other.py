@@ -270,9 +270,9 @@ def allreduce_fit(
     show_notes([*found.refused, *notes, *tokens_beyond(found.all_reduces, tokens_bytes)])
     click.echo(f"Written: {named_output(output)}", err=True)
     if plot is not None:
-        from calibration.plots.allreduce import plot_all_reduces
+        from calibration.plots import all_reduce_figure, save_figure
 
-        plot_all_reduces(found.all_reduces, plot)
+        save_figure(all_reduce_figure(found.all_reduces), plot)
         say_drawn(plot)
 
 

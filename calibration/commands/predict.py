@@ -209,12 +209,10 @@ def command(
     show_answer(found, prediction_text, [plot], as_json=as_json)
     show_notes(note_lines(found))
     if plot is not None:
-        from calibration.plots import plot_prediction
+        from calibration.plots import prediction_figure, save_figure
 
         predictions = [one.prediction for one in found.depths]
-        plot_prediction(
-            known, [one.question for one in predictions], predictions, plot, best=found.best
-        )
+        save_figure(prediction_figure(known, predictions, best=found.best), plot)
         say_drawn(plot)
 
 

@@ -256,7 +256,7 @@ def _report(
     if plot is not None and found.decision is None:
         click.echo(f"Note: {plot} was not drawn: nothing is known of serving", err=True)
     elif plot is not None:
-        from calibration.plots import plot_training
+        from calibration.plots import save_figure, training_figure
 
-        plot_training(found, plot)
+        save_figure(training_figure(found), plot)
         say_drawn(plot)

@@ -1,29 +1,24 @@
-"""How every figure looks, and how it becomes a file: one column wide, eight-point text, colours that anybody can tell apart."""
+"""How every figure looks and is written: one column wide, colours that anybody can tell apart."""
 
 import io
 import textwrap
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
 import matplotlib as mpl
 import matplotlib.style
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from numpy.typing import NDArray
 
 from specmodel.errors import ParameterError
 from specmodel.files import STANDARD_OUTPUT, write_bytes_atomically
 
-MM_IN = 1 / 25.4
-"""One millimetre. [inch]"""
-
-WIDTH_MM = 80.0
-"""Width of every figure: one column of a paper. [mm]"""
-
-FONT_PT = 8.0
-"""Size of all text. [pt]"""
+Array = NDArray[np.float64]
 
 INK, QUIET = "#222222", "#767676"
 """Text; reference lines and axes."""
@@ -31,21 +26,26 @@ INK, QUIET = "#222222", "#767676"
 CATEGORIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 """Colours of unordered things, safe for colour blindness (Okabe and Ito)."""
 
+DASHED, DOTTED = (0, (4, 2)), (0, (1, 1.5))
+"""Reference lines: what no speculation gives, and what was asked for."""
+
+MEDIAN_90 = (0.05, 0.5, 0.95)
+"""Low end, median and high end of a central 90 % interval."""
+
+CHARACTERS_PER_LINE = 50
+"""Width of a line of the title or of the legend."""
+
+_MM_IN = 1 / 25.4
+_WIDTH_IN = 80.0 * _MM_IN  # one column of a paper
+_FONT_PT = 8.0
 _ORDERED_ENDS = (0.0, 0.78)
-_CHARACTERS_PER_LINE = 50
-_HANDLE_LETTERS = 7
 _LINE_MM = 3.7
 
 _STYLE = {
     "font.family": "DejaVu Sans",
-    "font.size": FONT_PT,
-    "axes.titlesize": FONT_PT,
-    "axes.labelsize": FONT_PT,
-    "xtick.labelsize": FONT_PT,
-    "ytick.labelsize": FONT_PT,
-    "legend.fontsize": FONT_PT,
-    "legend.title_fontsize": FONT_PT,
-    "figure.titlesize": FONT_PT,
+    **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize"), _FONT_PT),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "figure.titlesize"), _FONT_PT),
+    **dict.fromkeys(("legend.fontsize", "legend.title_fontsize"), _FONT_PT),
     "legend.frameon": False,
     "legend.handlelength": 1.3,
     "legend.handletextpad": 0.5,
@@ -57,95 +57,15 @@ _STYLE = {
     "axes.linewidth": 0.6,
     "axes.axisbelow": True,
     "text.color": INK,
-    "xtick.color": QUIET,
-    "ytick.color": QUIET,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
+    **dict.fromkeys(("xtick.color", "ytick.color"), QUIET),
+    **dict.fromkeys(("xtick.labelcolor", "ytick.labelcolor"), INK),
+    **dict.fromkeys(("xtick.major.width", "ytick.major.width"), 0.6),
+    **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 2.5),
     "lines.linewidth": 1.4,
     "figure.dpi": 100.0,
     "savefig.dpi": 300.0,
     "svg.hashsalt": "specmodel",
 }
-
-
-def figure_style() -> AbstractContextManager[None]:
-    """Context in which figures are made and rendered, whatever the user's own settings are."""
-    return matplotlib.style.context(["default", _STYLE])
-
-
-def ordered_colours(count: int) -> list[str]:
-    """Colours of ordered things, dark to light, told apart by lightness.
-
-    Examples
-    --------
-    >>> len(set(ordered_colours(10)))
-    10
-    """
-    low, high = _ORDERED_ENDS
-    steps = [low + (high - low) * index / max(count - 1, 1) for index in range(count)]
-    return [mpl.colors.to_hex(mpl.colormaps["viridis"](step)) for step in steps]
-
-
-def new_figure(title: Sequence[str], body_mm: float) -> Figure:
-    r"""Empty figure of one column under a title of several lines, each wrapped.
-
-    Examples
-    --------
-    >>> new_figure(["Lynx-8B, H200", "3 points"], 60.0).get_suptitle()
-    'Lynx-8B, H200\n3 points'
-    """
-    lines = [
-        part
-        for line in title
-        for part in textwrap.wrap(line, _CHARACTERS_PER_LINE, break_on_hyphens=False)
-    ]
-    height_mm = body_mm + _LINE_MM * len(lines)
-    figure = Figure(figsize=(WIDTH_MM * MM_IN, height_mm * MM_IN), layout="constrained")
-    if lines:
-        figure.suptitle("\n".join(lines), x=0.02, horizontalalignment="left")
-    return figure
-
-
-def legend_mm(entries: int, columns: int, *, titled: bool = False) -> float:
-    """Height that a legend under the panels takes, [mm].
-
-    Examples
-    --------
-    >>> legend_mm(5, 2) > legend_mm(4, 2)
-    True
-    """
-    return _LINE_MM * (-(-entries // columns) + titled) + 1.0
-
-
-def legend_below(
-    figure: Figure, handles: Sequence[Artist], *, columns: int, title: str = ""
-) -> None:
-    """Legend under all panels, where it covers nothing."""
-    figure.legend(
-        handles=list(handles),
-        loc="outside lower left",
-        ncols=columns,
-        title=title or None,
-        alignment="left",
-    )
-
-
-def legend_above(axes: Axes, handles: Sequence[Artist]) -> None:
-    """Legend between the title and a panel, where it covers nothing."""
-    letters = sum(len(str(handle.get_label())) + _HANDLE_LETTERS for handle in handles)
-    axes.legend(
-        handles=list(handles),
-        loc="lower left",
-        bbox_to_anchor=(0.0, 1.0),
-        borderaxespad=0.1,
-        borderpad=0.2,
-        ncols=len(handles) if letters <= _CHARACTERS_PER_LINE else -(-len(handles) // 2),
-    )
-
 
 _METADATA: Final[dict[str, dict[str, Any]]] = {
     "png": {},
@@ -153,44 +73,80 @@ _METADATA: Final[dict[str, dict[str, Any]]] = {
     "pdf": {"CreationDate": None},
 }
 
+styled = matplotlib.style.context(["default", _STYLE])
+"""Decorator of what makes or renders a figure, so that the user's own settings neither matter nor change."""
 
-def figure_format(path: Path | str) -> str:
-    """Type of a figure file by its suffix.
 
-    Examples
-    --------
-    >>> figure_format("fit.SVG")
-    'svg'
-    >>> figure_format("fit.jpg")
+def ordered_colours(count: int) -> list[str]:
+    """Colours of ordered things, dark to light, told apart by lightness."""
+    low, high = _ORDERED_ENDS
+    steps = [low + (high - low) * index / max(count - 1, 1) for index in range(count)]
+    return [mpl.colors.to_hex(mpl.colormaps["viridis"](step)) for step in steps]
+
+
+def new_figure(
+    title: Sequence[str],
+    body_mm: float,
+    legend: Sequence[Artist],
+    *,
+    columns: int = 1,
+    legend_title: str = "",
+) -> Figure:
+    """Figure of one column: wrapped lines of a title, room for the panels, the legend below where it covers nothing."""
+    lines = [
+        part
+        for line in title
+        for part in textwrap.wrap(line, CHARACTERS_PER_LINE, break_on_hyphens=False)
+    ]
+    legend_lines = -(-len(legend) // columns) + bool(legend_title)
+    height_mm = body_mm + _LINE_MM * (len(lines) + legend_lines) + (1.0 if legend else 0.0)
+    figure = Figure(figsize=(_WIDTH_IN, height_mm * _MM_IN), layout="constrained")
+    if lines:
+        figure.suptitle("\n".join(lines), x=0.02, horizontalalignment="left")
+    if legend:
+        figure.legend(
+            handles=list(legend),
+            loc="outside lower left",
+            ncols=columns,
+            title=legend_title or None,
+            alignment="left",
+        )
+    return figure
+
+
+def draw_band(
+    axes: Axes, across: Array, low: Array, high: Array, colour: str, alpha: float = 1.0
+) -> None:
+    """What lies between two lines, without an edge."""
+    axes.fill_between(across, low, high, color=colour, alpha=alpha, linewidth=0)
+
+
+def legend_mark(
+    label: str, marker: str, colour: str, *, face: str = "", size: float = 5.0, edge: float = 1.2
+) -> Line2D:
+    """Legend entry of a mark."""
+    handle = Line2D([], [], linestyle="none", marker=marker, label=label, color=face or colour)
+    handle.set(markersize=size, markeredgecolor=colour, markeredgewidth=edge)
+    return handle
+
+
+@styled
+def save_figure(figure: Figure, path: Path | str) -> None:
+    """Write a figure as PNG, SVG or PDF by the ending of its file; the old file stays whole when that fails.
+
+    >>> save_figure(Figure(), "fit.jpg")
     Traceback (most recent call last):
         ...
     specmodel.errors.ParameterError: plot must be a file ending in .png, .svg or .pdf, got fit.jpg; ...
     """
-    suffix = "png" if str(path) == STANDARD_OUTPUT else Path(path).suffix.lower().lstrip(".")
-    if suffix not in _METADATA:
+    kind = "png" if str(path) == STANDARD_OUTPUT else Path(path).suffix.lower().lstrip(".")
+    if kind not in _METADATA:
         raise ParameterError(
             "plot",
             path,
             "a file ending in .png, .svg or .pdf",
             "the ending chooses the type of the picture",
         )
-    return suffix
-
-
-def save_figure(figure: Figure, path: Path | str) -> None:
-    """Write a figure; the old file stays whole when that fails.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "empty.png"
-    ...     save_figure(Figure(), file)
-    ...     file.read_bytes()[1:4]
-    b'PNG'
-    """
-    kind = figure_format(path)
     rendered = io.BytesIO()
-    with figure_style():
-        figure.savefig(rendered, format=kind, metadata=_METADATA[kind])
+    figure.savefig(rendered, format=kind, metadata=_METADATA[kind])
     write_bytes_atomically(path, rendered.getvalue())

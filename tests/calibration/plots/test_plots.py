@@ -19,15 +19,8 @@ from matplotlib.text import Text
 from numpy.typing import NDArray
 
 from calibration.fit.fit import fit
-from calibration.plots import (
-    figure_format,
-    fit_figure,
-    plot_fit,
-    plot_prediction,
-    prediction_figure,
-    save_figure,
-)
-from calibration.plots.fit import point_axis, point_groups, varying
+from calibration.plots import fit_figure, prediction_figure, save_figure
+from calibration.plots.fit import point_axis, point_groups, side_by_side, varying
 from calibration.plots.prediction import prediction_lines
 from calibration.plots.style import CATEGORIES, ordered_colours
 from calibration.points.arrays import SystemRows, system_rows, with_expert_counts
@@ -72,7 +65,7 @@ def asked(
 
 
 def drawn(calibration: Calibration, questions: list[Question], best: int | None = None) -> Figure:
-    return prediction_figure(calibration, questions, predict(calibration, questions), best=best)
+    return prediction_figure(calibration, predict(calibration, questions), best=best)
 
 
 def xy(line: Line2D) -> tuple[Array, Array]:
@@ -229,21 +222,21 @@ class TestPointGroups:
 
     def test_points_of_one_value_do_not_lie_on_one_another(self) -> None:
         known = [Configuration(num_steps=steps) for steps in (7, 3)]
-        position = point_axis(known, np.array([0, 0, 1, 0, 1])).position
+        position = side_by_side(point_axis(known, np.array([0, 0, 1, 0, 1])).level)
         assert np.unique(position).size == 5
         np.testing.assert_array_equal(np.round(position), [1, 1, 0, 1, 0])
 
     def test_quantity_that_is_not_stated_has_a_tick_of_its_own(self) -> None:
         known = [Configuration(num_steps=3, batch_size=batch) for batch in (8.0, None)]
-        assert point_axis(known, np.array([0, 1])).tick_labels == ("?", "8")
+        assert point_axis(known, np.array([0, 1])).names == ["?", "8"]
 
     def test_every_configuration_has_its_colour(self) -> None:
         known = [
             Configuration(num_steps=k, topk=t, num_draft_tokens=6) for k in (3, 5) for t in (1, 2)
         ]
-        groups = point_groups(known, np.array([3, 0, 2, 1]))
-        assert len(set(groups.colours)) == 4
-        assert [groups.names[index] for index in groups.group] == [
+        groups, colours = point_groups(known, np.array([3, 0, 2, 1]))
+        assert len(set(colours)) == 4
+        assert [groups.names[index] for index in groups.level] == [
             *("5-2-6", "3-1-6", "5-1-6", "3-2-6"),
         ]
 
@@ -253,8 +246,8 @@ class TestPointGroups:
             for batch in (1, 2)
             for context in range(0, 20_000, 1_000)
         ]
-        groups = point_groups(known, np.arange(len(known)))
-        assert len(groups.colours) == 20
+        groups, colours = point_groups(known, np.arange(len(known)))
+        assert len(colours) == 20
         assert sum(name != "" for name in groups.names) <= 8
 
     def test_ordered_colours_grow_lighter(self) -> None:
@@ -287,19 +280,19 @@ class TestPredictionFigure:
     def test_verified_tokens_bound_the_path_of_a_tree(self) -> None:
         prior = Calibration.from_prior()
         question = asked(2.0, 7, topk=2, num_draft_tokens=4)
-        (line,) = prediction_lines(prior, [question], predict(prior, [question])).lines
+        (line,) = prediction_lines(prior, predict(prior, [question])).lines
         assert line.longest == 4
 
     def test_block_drafter_reaches_beyond_its_steps(self) -> None:
         prior = Calibration.from_prior()
         question = asked(5.0, 1, num_draft_tokens=8)
-        (line,) = prediction_lines(prior, [question], predict(prior, [question])).lines
+        (line,) = prediction_lines(prior, predict(prior, [question])).lines
         assert line.longest == 8
 
     def test_unknown_depth_shows_as_much_as_matters(self) -> None:
         prior = Calibration.from_prior()
         question = asked(2.75, None)
-        (line,) = prediction_lines(prior, [question], predict(prior, [question])).lines
+        (line,) = prediction_lines(prior, predict(prior, [question])).lines
         assert 2.75 < line.longest < 6
         assert line.break_even.high < line.longest
 
@@ -331,7 +324,7 @@ class TestPredictionFigure:
         question = asked(1.5, 1, batch_size=1)
         (answer,) = predict(reference[0], [question])
         never = replace(answer, break_even_accept_length=Estimate(median=2.31, low=2.1, high=2.5))
-        figure = prediction_figure(reference[0], [question], [never])
+        figure = prediction_figure(reference[0], [never])
         assert dots(figure.axes[0], "D")[0].size == 0
         assert "break-even 2.31: above the most, 2" in labels(figure)
 
@@ -428,12 +421,9 @@ class TestPredictionFigure:
         figure.draw_without_rendering()
         assert {text.get_text() for text in figure.axes[0].texts} == {"depth 1"}
 
-    def test_no_question_and_missing_answers_are_refused(self) -> None:
-        prior = Calibration.from_prior()
+    def test_no_question_is_refused(self) -> None:
         with pytest.raises(ParameterError, match="questions must be one question or more"):
-            prediction_figure(prior, [], ())
-        with pytest.raises(ParameterError, match="predictions must be as many"):
-            prediction_figure(prior, [asked(2.0, 3)], ())
+            prediction_figure(Calibration.from_prior(), ())
 
 
 class TestLook:
@@ -505,7 +495,7 @@ class TestFiles:
     def test_suffix_chooses_the_type(
         self, reference: tuple[Calibration, SystemRows], tmp_path: Path, name: str, start: bytes
     ) -> None:
-        plot_fit(*reference, tmp_path / name)
+        save_figure(fit_figure(*reference), tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(start)
         assert [file.name for file in tmp_path.iterdir()] == [name]
 
@@ -514,16 +504,12 @@ class TestFiles:
         self, reference: tuple[Calibration, SystemRows], tmp_path: Path, name: str
     ) -> None:
         with pytest.raises(ParameterError) as refused:
-            plot_fit(*reference, tmp_path / name)
+            save_figure(fit_figure(*reference), tmp_path / name)
         assert ".png, .svg or .pdf" in str(refused.value)
         assert "\n" not in str(refused.value)
         questions = [asked(2.75, 5, batch_size=1)]
         with pytest.raises(ParameterError):
-            plot_prediction(
-                reference[0], questions, predict(reference[0], questions), tmp_path / name
-            )
-        with pytest.raises(ParameterError):
-            figure_format(name)
+            save_figure(drawn(reference[0], questions), tmp_path / name)
         assert list(tmp_path.iterdir()) == []
 
     def test_folder_that_is_a_file_is_refused_in_one_line(
@@ -531,7 +517,7 @@ class TestFiles:
     ) -> None:
         (tmp_path / "folder").write_text("")
         with pytest.raises(OutputError, match="cannot be written") as refused:
-            plot_fit(*reference, tmp_path / "folder" / "fit.png")
+            save_figure(fit_figure(*reference), tmp_path / "folder" / "fit.png")
         assert "\n" not in str(refused.value)
 
     def test_old_file_is_kept_when_rendering_fails(
@@ -549,9 +535,9 @@ class TestFiles:
         monkeypatch.setattr(Figure, "savefig", fails)
         questions = [asked(2.75, 5, batch_size=1)]
         with pytest.raises(RuntimeError):
-            plot_prediction(reference[0], questions, predict(reference[0], questions), target)
+            save_figure(drawn(reference[0], questions), target)
         with pytest.raises(RuntimeError):
-            plot_fit(*reference, target)
+            save_figure(fit_figure(*reference), target)
         assert target.read_bytes() == b"old"
         assert list(tmp_path.iterdir()) == [target]
 
@@ -559,7 +545,7 @@ class TestFiles:
         self, reference: tuple[Calibration, SystemRows], tmp_path: Path
     ) -> None:
         for name in ("one.svg", "two.svg", "one.pdf", "two.pdf"):
-            plot_fit(*reference, tmp_path / name)
+            save_figure(fit_figure(*reference), tmp_path / name)
         for kind in ("svg", "pdf"):
             one, two = ((tmp_path / f"{name}.{kind}").read_bytes() for name in ("one", "two"))
             assert one == two
