@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,11 +35,16 @@ Finding = tuple[int, str]
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def findings(rule: Callable[[ast.Module], Iterator[Finding]], paths: list[Path]) -> list[str]:
     return [
         f"{path.relative_to(ROOT)}:{line}: {text}"
         for path in paths
-        for line, text in rule(ast.parse(path.read_text(encoding="utf-8")))
+        for line, text in rule(parsed(path))
     ]
 
 
