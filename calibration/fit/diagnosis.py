@@ -1,11 +1,11 @@
 """Whether rounds cost more than on public systems, and what to look at when they do."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from calibration.rig.explain import Explanation
 from calibration.rig.scenario import Scenario
 from specmodel.calibration import Calibration
-from specmodel.posterior import Posterior
 from specmodel.prediction import predict
 from specmodel.question import AcceptLength, Configuration, Estimate, Observation, Question
 
@@ -33,16 +33,26 @@ def diagnose(calibration: Calibration, explanation: Explanation | None = None) -
     what each adds to a round. Batches above `FEW_REQUESTS` are left out: there a high cost may be the
     verification itself.
     """
-    public = Calibration.from_prior(calibration.prior)
-    found: list[tuple[float, Observation, Estimate]] = []
-    for observation in calibration.observations:
-        batch = observation.configuration.batch_size
-        if batch is not None and batch > FEW_REQUESTS:
-            continue
-        expected = _public_cost(public, calibration, observation.configuration)
-        excess = observation.decode_round_cost / expected.high
-        if excess > FAR_ABOVE:
-            found.append((excess, observation, expected))
+    public = replace(
+        Calibration.from_prior(calibration.prior),
+        num_experts=calibration.num_experts,
+        experts_per_token=calibration.experts_per_token,
+    )
+    few = [
+        one
+        for one in calibration.observations
+        if (one.configuration.batch_size or 1.0) <= FEW_REQUESTS
+    ]
+    asked = [
+        Question(accept_length=AcceptLength.exact(1.0), configuration=one.configuration)
+        for one in few
+    ]
+    costs = [one.round_cost for one in predict(public, asked)]
+    found = [
+        (one.decode_round_cost / expected.high, one, expected)
+        for one, expected in zip(few, costs, strict=True)
+        if one.decode_round_cost > FAR_ABOVE * expected.high
+    ]
     if not found:
         return None
     _, observation, expected = max(found, key=lambda one: one[0])
@@ -93,19 +103,3 @@ def _by_size(causes: list[tuple[str, str]], explanation: Explanation) -> list[tu
         if part not in added or added[part] > 0
     ]
     return sorted(sized, key=lambda cause: -added.get(cause[1], 0.0))
-
-
-def _public_cost(
-    public: Calibration, calibration: Calibration, configuration: Configuration
-) -> Estimate:
-    """Round cost of public systems at a configuration, experts as in the calibrated system."""
-    from dataclasses import replace
-
-    prior = replace(
-        public,
-        posterior=Posterior.from_prior(calibration.prior),
-        num_experts=calibration.num_experts,
-        experts_per_token=calibration.experts_per_token,
-    )
-    question = Question(accept_length=AcceptLength.exact(1.0), configuration=configuration)
-    return predict(prior, [question])[0].round_cost

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from specmodel.calibration import Calibration
-from specmodel.constants import CONSTANTS, Constant
+from specmodel.constants import CONSTANTS
 
 SAME_ACCEPT_LENGTH = 1.1
 """Ratio of accept lengths at one configuration below which they do not tell the non-decode share. [-]"""
@@ -69,6 +69,7 @@ def untold_constants(calibration: Calibration) -> tuple[Untold, ...]:
     found = []
     depths = stated_depths(calibration)
     in_play = constants_in_play(calibration)
+    differ = accept_lengths_differ(calibration)
     single = len(depths) < 2
     if single:
         found.append(
@@ -77,15 +78,11 @@ def untold_constants(calibration: Calibration) -> tuple[Untold, ...]:
     for constant, estimate in zip(CONSTANTS, calibration.constants, strict=True):
         summed = single and constant.name in {"fixed_cost", "step_cost"}
         if constant.name in in_play and not summed and estimate.prior_dominated:
-            found.append(Untold((constant.name,), _needs(calibration, constant)))
+            # More of what the points have, or what they lack.
+            lacking = constant.name == "non_decode_share" and not differ
+            needs = constant.needs if lacking else _MORE.get(constant.name, constant.needs)
+            found.append(Untold((constant.name,), needs))
     return tuple(found)
-
-
-def _needs(calibration: Calibration, constant: Constant) -> str:
-    """What would tell a constant that acts on the points: more of what they have, or what they lack."""
-    if constant.name == "non_decode_share" and not accept_lengths_differ(calibration):
-        return constant.needs
-    return _MORE.get(constant.name, constant.needs)
 
 
 def accept_lengths_differ(calibration: Calibration) -> bool:
@@ -136,7 +133,8 @@ def next_measurements(calibration: Calibration) -> tuple[str, ...]:
             f"the same load at depth {far}: tells c1, the price of one more draft step, and with it "
             "the best depth"
         )
-    if not accept_lengths_differ(calibration):
+    told = any(entry.non_decode_share > 0.0 for entry in calibration.baselines.entries)
+    if not accept_lengths_differ(calibration) and not told:
         wanted.append(
             "another workload with another accept length, and its baseline: tells f (so do TTFT and "
             "output length)"

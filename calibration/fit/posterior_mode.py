@@ -90,7 +90,8 @@ def fit_rows(
     count, noise = len(rows), prior.noise
     num_configurations = num_configurations or int(rows.configuration.max(initial=-1)) + 1
     num_runs = num_runs or int(rows.run.max(initial=-1)) + 1
-    carried = _carried_by_configuration(rows, num_configurations)
+    carried = np.zeros(num_configurations)  # of the batch curve, as a log-sd of the round cost
+    np.maximum.at(carried, rows.configuration, rows.terms.carried)
     spread = np.zeros(count) if spread_log_sd is None else np.nan_to_num(spread_log_sd)
     size = num_configurations + num_runs
     each = np.arange(count)
@@ -126,11 +127,11 @@ def fit_rows(
                 break
             move *= 0.5
         state = moved
-        learned = _learned(base, covariance)
+        kept = np.sum(base * covariance[:NUM_CONSTANTS, :NUM_CONSTANTS])
+        learned = float(np.clip(NUM_CONSTANTS - kept, 0.0, NUM_CONSTANTS))
         chi_square = redundant = 0.0
-        if (
-            iteration >= _WARM_UP
-        ):  # first the constants and the odd rows, then what is left is noise
+        # First the constants and the odd rows, then what is left is noise.
+        if iteration >= _WARM_UP:
             chi_square, redundant = _redundancy(
                 jacobian,
                 log_speedup - fitted,
@@ -140,7 +141,8 @@ def fit_rows(
             )
         # Rows are judged by a noise that they cannot blow up themselves.
         judged = min(scales.row, _MOST_JUDGED) * noise.row_log_sd**2 + spread**2
-        reweighted = _weight(residual, judged)
+        odd = np.maximum(np.abs(residual) / np.sqrt(judged), ODD_ROW_SD)
+        reweighted = (ODD_ROW_SD / odd) ** 2
         rescaled = _rescaled(
             prior,
             (state - centre)[:NUM_CONSTANTS],
@@ -149,7 +151,8 @@ def fit_rows(
             redundant=redundant,
             num_effects=size,
         )
-        arrived = largest < _TOLERANCE or (iteration > _SETTLED and _negligible(move, covariance))
+        small = np.abs(move) < _NEGLIGIBLE_MOVE * np.sqrt(np.diag(covariance))
+        arrived = largest < _TOLERANCE or (iteration > _SETTLED and bool(small.all()))
         still = arrived and np.max(np.abs(reweighted - weight), initial=0.0) < 1e-3
         if still and rescaled.near(scales) and iteration > _WARM_UP:
             break
@@ -217,18 +220,6 @@ def _rescaled(
     return _Scales(row=row, effect=(freedom + others * row) / (freedom + others), width=width)
 
 
-def _negligible(move: Array, covariance: Array) -> bool:
-    """Whether a move is far below the uncertainty of everything that it moves."""
-    return bool(np.all(np.abs(move) < _NEGLIGIBLE_MOVE * np.sqrt(np.diag(covariance))))
-
-
-def _carried_by_configuration(rows: Rows, num_configurations: int) -> Array:
-    """How far the batch curve was carried for each configuration, as a log-sd of its round cost."""
-    carried = np.zeros(num_configurations)
-    np.maximum.at(carried, rows.configuration, rows.terms.carried)
-    return carried
-
-
 def _effect_variance(noise: Noise, scale: float, carried: Array, num_runs: int) -> Array:
     """Variance of each effect: a configuration's holds what its batch curve was carried."""
     return np.concatenate(
@@ -237,18 +228,6 @@ def _effect_variance(noise: Noise, scale: float, carried: Array, num_runs: int) 
             np.full(num_runs, scale * noise.run_log_sd**2),
         ]
     )
-
-
-def _learned(prior_precision: Array, covariance: Array) -> float:
-    """Constants' worth of information that the points added."""
-    kept = np.sum(prior_precision * covariance[:NUM_CONSTANTS, :NUM_CONSTANTS])
-    return float(np.clip(NUM_CONSTANTS - kept, 0.0, NUM_CONSTANTS))
-
-
-def _weight(residual: Array, variance: Array) -> Array:
-    """1 for rows within `ODD_ROW_SD` standard deviations, less for the others."""
-    odd = np.abs(residual) / np.sqrt(variance)
-    return np.asarray((ODD_ROW_SD / np.maximum(odd, ODD_ROW_SD)) ** 2)
 
 
 def _model(rows: Rows, state: Array) -> tuple[Array, Array, Array]:

@@ -109,54 +109,41 @@ def learn_prior(
     # A new system is away from the centre, and the centre is known from few systems.
     centre_variance = np.diag(prior.covariance) / (knows.sum(axis=0) + START_WEIGHT)
     noise = prior.noise
-    inflated = Noise(
+    inflated = replace(
+        noise,
         row_log_sd=NOISE_INFLATION * noise.row_log_sd,
         configuration_log_sd=NOISE_INFLATION * noise.configuration_log_sd,
         run_log_sd=NOISE_INFLATION * noise.run_log_sd,
-        degrees_of_freedom=noise.degrees_of_freedom,
     )
     return replace(prior, covariance=prior.covariance + np.diag(centre_variance), noise=inflated)
 
 
 def _noise(fits: Sequence[MapFit], counts: Sequence[int]) -> Noise:
     """Standard deviations of the noise that make residuals and effects most likely."""
-    sums = {"row": 0.0, "configuration": 0.0, "run": 0.0}
-    sizes = {"row": 0.0, "configuration": 0.0, "run": 0.0}
+    weak = np.array([WEAK_NOISE.row_log_sd, WEAK_NOISE.configuration_log_sd, WEAK_NOISE.run_log_sd])
+    sums, sizes = np.zeros(3), np.zeros(3)
     for fit, count in zip(fits, counts, strict=True):
-        posterior = fit.posterior
+        posterior, split = fit.posterior, fit.posterior.num_configurations
         effects = posterior.mean[NUM_CONSTANTS:]
-        spread = np.diag(posterior.covariance)[NUM_CONSTANTS:]
-        split = posterior.num_configurations
         # Only a system with more rows than effects tells the levels of noise apart.
         if count <= effects.size:
             continue
-        for key, part in (("configuration", slice(0, split)), ("run", slice(split, None))):
-            sums[key] += (
-                float(np.sum(effects[part] ** 2 + spread[part])) / posterior.effect_scale**2
-            )
-            sizes[key] += effects[part].size
-        squares = fit.weight * (fit.residual**2 + fit.fitted_variance)
-        sums["row"] += float(np.sum(squares)) / posterior.noise_scale**2
-        sizes["row"] += count
+        rows = fit.weight * (fit.residual**2 + fit.fitted_variance) / posterior.noise_scale**2
+        spread = np.diag(posterior.covariance)[NUM_CONSTANTS:]
+        squares = (effects**2 + spread) / posterior.effect_scale**2
+        parts = (rows, squares[:split], squares[split:])
+        sums += [part.sum() for part in parts]
+        sizes += [part.size for part in parts]
     # The systems' own noise levels multiply these, so only their mean precision fixes the common
     # factor; setting it directly spares hundreds of rounds of expectation and maximisation.
     common = 1.0 / np.sqrt(np.mean([1.0 / fit.posterior.noise_scale**2 for fit in fits]))
-    weak = {
-        "row": WEAK_NOISE.row_log_sd,
-        "configuration": WEAK_NOISE.configuration_log_sd,
-        "run": WEAK_NOISE.run_log_sd,
-    }
-    learned = {
-        key: float(
-            common
-            * np.sqrt((sums[key] + PSEUDO_EFFECTS * weak[key] ** 2) / (sizes[key] + PSEUDO_EFFECTS))
-        )
-        for key in sums
-    }
+    row, configuration, run = (
+        common * np.sqrt((sums + PSEUDO_EFFECTS * weak**2) / (sizes + PSEUDO_EFFECTS))
+    ).tolist()
     return Noise(
-        row_log_sd=learned["row"],
-        configuration_log_sd=learned["configuration"],
-        run_log_sd=learned["run"],
+        row_log_sd=row,
+        configuration_log_sd=configuration,
+        run_log_sd=run,
         degrees_of_freedom=_degrees_of_freedom(fits),
     )
 

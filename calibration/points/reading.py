@@ -151,36 +151,38 @@ class IngestedGroup:
     @property
     def era(self) -> tuple[str, ...]:
         """Layouts found, in the order of appearance."""
-        eras = (era for reading in self.group.readings for era in reading.era)
-        return tuple(dict.fromkeys(eras))
+        return tuple(dict.fromkeys(era for one in self.group.readings for era in one.era))
 
     @property
     def dropped(self) -> Mapping[str, int]:
         """How many rows, lines or requests were left out, by reason."""
-        read = self.group.readings if self.points is None else (self.points,)
         counts: Counter[str] = Counter()
-        for rows in read:
-            for row in rows.dropped:
+        for read in self.group.readings if self.points is None else (self.points,):
+            for row in read.dropped:
                 counts[row.code] += row.count
         return dict(counts)
 
     @property
     def warnings(self) -> tuple[Note, ...]:
         """What should be known about the rows."""
-        if self.points is not None:
-            return (*self.points.warnings, *_warn_depths(self))
-        return tuple(warning for reading in self.group.readings for warning in reading.warnings)
+        if self.points is None:
+            return tuple(note for one in self.group.readings for note in one.warnings)
+        notes = self.points.warnings
+        depths = {row["num_steps"] for row in self.rows if row.get("num_steps")}
+        by_file = self.group.format in _ONE_SERVER and len(self.group.readings) > 1
+        if not by_file or len(depths) < 2 or DEPTH_CHANGED in {note.code for note in notes}:
+            return notes
+        return (*notes, Note(DEPTH_CHANGED, "the files differ in depth: one row for each"))
 
     @property
     def conventions(self) -> tuple[str, ...]:
         """What the numbers mean, and what was converted."""
-        said = (one for reading in self.group.readings for one in reading.conventions)
-        return tuple(dict.fromkeys(said))
+        return tuple(dict.fromkeys(said for one in self.group.readings for said in one.conventions))
 
     @property
     def cost_table(self) -> tuple[Mapping[str, float], ...]:
         """Probes of a cost table."""
-        return tuple(probe for reading in self.group.readings for probe in reading.cost_table)
+        return tuple(probe for one in self.group.readings for probe in one.cost_table)
 
     @property
     def rows(self) -> tuple[Mapping[str, Cell], ...]:
@@ -215,17 +217,6 @@ class Ingested:
     def usable(self) -> bool:
         """Whether any file says something."""
         return any(group.group.readings for group in self.groups)
-
-
-def _warn_depths(one: IngestedGroup) -> tuple[Note, ...]:
-    """Return a warning about files that were read together and differ in depth, once for the group."""
-    if one.group.format not in _ONE_SERVER or len(one.group.readings) < 2:
-        return ()
-    known = any(w.code == DEPTH_CHANGED for reading in one.group.readings for w in reading.warnings)
-    depths = {row["num_steps"] for row in one.rows if row.get("num_steps")}
-    if known or len(depths) < 2:
-        return ()
-    return (Note(code=DEPTH_CHANGED, message="the files differ in depth: one row for each"),)
 
 
 def _left_out(groups: Sequence[IngestedGroup]) -> list[Note]:

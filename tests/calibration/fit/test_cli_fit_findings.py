@@ -132,6 +132,7 @@ def test_a_measured_share_is_not_asked_for_and_rounds_are_judged_without_it(tmp_
     header = "num_steps,batch_size,accept_length,throughput,baseline,ttft_ms,output_tokens"
     found = summary(tmp_path, header, ["3,1,3.0,142.857,100,200,50"])
     assert "non_decode_share" not in {name for one in found.untold for name in one.constants}
+    assert not any("tells f" in one for one in found.next_measurements)
     assert found.diagnosis is None
     said = fit_text(found, "calibration.json")
     assert "Decoding alone, by TTFT and output length: 1.5000." in " ".join(said.split())
