@@ -18,7 +18,8 @@ _HEADER = re.compile(
 _CONTAINER = re.compile(r"^([\w./-]{1,100})\s*\|\s", re.ASCII)
 _QUOTES = frozenset("'\"`{")
 _LONGEST_PREFIX = 300
-_ENGINE = re.compile(r"(?:Engine \d+|\d+ Engines Aggregated): ", re.ASCII)
+# A run of digits is tried once, from its first: a broken line may be nothing but digits.
+_ENGINE = re.compile(r"(?:Engine \d+|(?<!\d)\d+ Engines Aggregated): ", re.ASCII)
 
 V0: Final = "Speculative metrics:"
 V1: Final = "SpecDecoding metrics:"
