@@ -13,9 +13,8 @@ from specmodel.ask import Ask, calibrated_depth, configurations, question_of
 from specmodel.errors import Note, ParameterError, UsageError
 from specmodel.notes import calibration_notes, depth_note, prediction_notes
 from specmodel.prediction import (
-    Predictable,
     Prediction,
-    accept_length_needed,
+    accept_length_for,
     counted,
     predict,
     question_rows,
@@ -32,6 +31,7 @@ from specmodel.question import (
 
 if TYPE_CHECKING:
     from specmodel.acceptance import FullAccuracy
+    from specmodel.calibration import Calibration
     from specmodel.optimum import DepthChoice
 
 NUM_DRAWS = 4000
@@ -72,7 +72,7 @@ class Model(Protocol):
 class RelativeModel(NamedTuple):
     """Constants in units of the baseline's step."""
 
-    system: Predictable
+    system: "Calibration"
     notes: tuple[Note, ...] = ()
 
     def predict(self, questions: list[Question]) -> tuple[Prediction, ...]:
@@ -85,7 +85,7 @@ class RelativeModel(NamedTuple):
 
     def accept_length_needed(self, prediction: Prediction, target_speedup: float) -> Estimate:
         """Accept length that a predicted configuration needs for a speed-up."""
-        return accept_length_needed(self.system, prediction.question, target_speedup)
+        return accept_length_for(self.system, prediction, target_speedup)
 
     def choose_depth(self, questions: list[Question], found: AcceptLengths) -> "DepthChoice":
         """The best of the depths and of no speculation."""
@@ -213,7 +213,7 @@ class Answer(NamedTuple):
     """
 
     source: str
-    calibration: Predictable
+    calibration: "Calibration"
     ask: Ask
     depths: tuple[DepthAnswer, ...]
     choice: "DepthChoice | None"
@@ -384,7 +384,7 @@ def _codes(notes: Sequence[Note]) -> list[dict[str, Any]]:
     return [{"code": note.code, "message": note.message} for note in notes]
 
 
-def used(system: Predictable | None, source: str) -> dict[str, Any]:
+def used(system: "Calibration | None", source: str) -> dict[str, Any]:
     """Which calibration was used, of which system, and when it was fitted."""
     return {
         "calibration": source or None,
@@ -394,7 +394,7 @@ def used(system: Predictable | None, source: str) -> dict[str, Any]:
 
 
 def answer(
-    system: Predictable, ask: Ask, *, source: str = "", model: Model | None = None
+    system: "Calibration", ask: Ask, *, source: str = "", model: Model | None = None
 ) -> Answer:
     """Predictions for everything that was asked, by the constants of a calibration or another model."""
     accepted = ask.says_acceptance
@@ -462,7 +462,7 @@ def note_lines(found: Answer) -> list[str]:
     ]
 
 
-def _identity(system: Predictable, depth: DepthAnswer) -> Identity | None:
+def _identity(system: "Calibration", depth: DepthAnswer) -> Identity | None:
     """The plain identity of the configuration asked for, or of the only one measured."""
     question = depth.prediction.question
     configuration = counted(system, question)

@@ -196,10 +196,7 @@ def paying_rates_per_s(without: BatchServer, speculative: BatchServer) -> tuple[
             value = gain(middle)
             left = (value > 0.0) == (below > 0.0)
             low, high = np.where(left, middle, low), np.where(left, high, middle)
-            below, above = (
-                np.where(left, value, 0.5 * below),
-                np.where(left, 0.5 * above, value),
-            )
+            below, above = (np.where(left, value, 0.5 * below), np.where(left, 0.5 * above, value))
         return np.asarray(middle * largest)
 
     ever = np.any(pays, axis=0)

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from specmodel.errors import ParameterError, UnknownKeyError, UsageError
-from specmodel.prediction import Predictable
 from specmodel.question import BOUNDS, AcceptLength, Configuration, Question
 
 if TYPE_CHECKING:
     from specmodel.acceptance import ConditionalAccuracy, FullAccuracy
+    from specmodel.calibration import Calibration
 
 
 class Ask(NamedTuple):
@@ -59,7 +59,7 @@ _OPTIONS = {
 }
 
 
-def configurations(system: Predictable, ask: Ask) -> list[Configuration]:
+def configurations(system: "Calibration", ask: Ask) -> list[Configuration]:
     r"""Configurations to answer for, one per depth, completed from the calibration.
 
     .. math:: \text{given} \cup \text{calibrated}
@@ -84,10 +84,7 @@ def configurations(system: Predictable, ask: Ask) -> list[Configuration]:
         topk = 1.0 if not topks or 1.0 in topks else _single(system, "topk")
     load = {
         name: given if given is not None else _single(system, name)
-        for name, given in (
-            ("batch_size", ask.batch_size),
-            ("context_tokens", ask.context_tokens),
-        )
+        for name, given in (("batch_size", ask.batch_size), ("context_tokens", ask.context_tokens))
     }
     found = [
         Configuration(
@@ -104,7 +101,7 @@ def configurations(system: Predictable, ask: Ask) -> list[Configuration]:
     return found
 
 
-def _single(system: Predictable, name: str) -> float | None:
+def _single(system: "Calibration", name: str) -> float | None:
     """The calibration's only value of a quantity; None where it states none."""
     values = {getattr(one, name) for one in system.configurations}
     if len(values) > 1:
@@ -118,7 +115,9 @@ def _single(system: Predictable, name: str) -> float | None:
     return values.pop() if values else None
 
 
-def _draft_tokens(system: Predictable, ask: Ask, depth: float | None, topk: float) -> float | None:
+def _draft_tokens(
+    system: "Calibration", ask: Ask, depth: float | None, topk: float
+) -> float | None:
     """Verified tokens: given, those of the same depth and topk in the points, else a chain's."""
     if ask.num_draft_tokens is not None:
         return ask.num_draft_tokens
@@ -138,7 +137,7 @@ def _draft_tokens(system: Predictable, ask: Ask, depth: float | None, topk: floa
     return None
 
 
-def _check_verified_tokens(system: Predictable, one: Configuration) -> None:
+def _check_verified_tokens(system: "Calibration", one: Configuration) -> None:
     """Refuse a chain that verifies another number of tokens than a chain does.
 
     What was measured is possible, whatever it is, and one draft step may propose a whole block.
@@ -157,19 +156,19 @@ def _check_verified_tokens(system: Predictable, one: Configuration) -> None:
     )
 
 
-def depth_unknown(system: Predictable) -> bool:
+def depth_unknown(system: "Calibration") -> bool:
     """Whether the calibration has points and none of them states its depth."""
     return {one.num_steps for one in system.configurations} == {None}
 
 
-def calibrated_depth(system: Predictable) -> int | None:
+def calibrated_depth(system: "Calibration") -> int | None:
     """The one depth at which the points were measured; None where there are several or none."""
     depths = {one.num_steps for one in system.configurations}
     depth = depths.pop() if len(depths) == 1 else None
     return None if depth is None else int(depth)
 
 
-def points_depth(system: Predictable, ask: Ask) -> int | None:
+def points_depth(system: "Calibration", ask: Ask) -> int | None:
     """Depth that points count as which state none: that at which the acceptance of the ask was measured.
 
     It is the length of a list, --accept-depth, else the one depth that is asked for; None where the
@@ -182,26 +181,20 @@ def points_depth(system: Predictable, ask: Ask) -> int | None:
     return ask.num_steps[0] if ask.num_steps is not None and len(ask.num_steps) == 1 else None
 
 
-def workload_of(system: Predictable, configuration: Configuration, ask: Ask) -> str | None:
+def workload_of(system: "Calibration", configuration: Configuration, ask: Ask) -> str | None:
     """Workload to answer for: the given one, or the only one measured at this load.
 
     None for a workload that the points do not hold or do not name; one that is not calibrated needs a
     baseline.
     """
-    entries = system.baselines.entries
     if ask.workload is not None:
-        known = list(dict.fromkeys(entry.workload for entry in entries))
+        known = list(dict.fromkeys(entry.workload for entry in system.baselines.entries))
         if ask.workload not in known and ask.baseline_tokens_per_s is None:
             raise UnknownKeyError("workload", ask.workload, [name for name in known if name])
         return ask.workload
     # Points that do not name their workload do not say that the next run is the same one: its
     # baseline is still the only one known, but what it misses is drawn anew.
-    return only(
-        entry.workload
-        for entry in entries
-        if is_load(entry.batch_size, configuration.batch_size)
-        and is_load(entry.context_tokens, configuration.context_tokens)
-    )
+    return only(entry.workload for entry in system.baselines.at(configuration))
 
 
 def only(names: Iterable[str]) -> str | None:
@@ -210,13 +203,8 @@ def only(names: Iterable[str]) -> str | None:
     return (known.pop() or None) if len(known) == 1 else None
 
 
-def is_load(measured: float, asked: float | None) -> bool:
-    """Whether a load is the one asked for; NaN is one that is not stated."""
-    return math.isnan(measured) if asked is None else measured == asked
-
-
 def question_of(
-    system: Predictable, ask: Ask, configuration: Configuration, accept_length: AcceptLength
+    system: "Calibration", ask: Ask, configuration: Configuration, accept_length: AcceptLength
 ) -> Question:
     """One question of an ask."""
     return Question(

@@ -1,5 +1,6 @@
 """Measured baselines of a system: throughput without speculation by workload, batch and context."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from specmodel.cost import BatchCurve
 from specmodel.errors import ParameterError
+from specmodel.question import Configuration
 
 Array = NDArray[np.float64]
 
@@ -86,78 +88,39 @@ class Baselines:
 
         .. math:: d = \max\left(0, 1 - \frac{y}{y_\max(B, C)}\right)
         """
-        rate, batch, context = np.broadcast_arrays(
-            np.asarray(tokens_per_s, dtype=np.float64),
-            np.asarray(batch_size, dtype=np.float64),
-            np.asarray(context_tokens, dtype=np.float64),
-        )
+        rate = np.asarray(tokens_per_s, dtype=np.float64)
         if np.any(rate <= 0):
             raise ParameterError("baseline_tokens_per_s", f"{np.nanmin(rate):g}", "positive")
-        fastest = self.fastest(batch, context)
         with np.errstate(invalid="ignore"):
-            deficit = 1.0 - rate / fastest
+            deficit = 1.0 - rate / self.fastest(batch_size, context_tokens)
         return np.clip(np.nan_to_num(deficit), 0.0, 0.99)
 
     def fastest(self, batch_size: ArrayLike, context_tokens: ArrayLike) -> Array:
         """Throughput of the fastest workload at each load; NaN where the load was not measured."""
-        return self._best("tokens_per_s", batch_size, context_tokens)
+        return self._best("tokens_per_s", max, batch_size, context_tokens)
 
     def step_time_s(self, batch_size: ArrayLike, context_tokens: ArrayLike) -> Array:
         """Step time of the fastest workload at each load; NaN where not measured or not stated."""
-        return -self._best("step_time_s", batch_size, context_tokens, sign=-1.0)
+        return self._best("step_time_s", min, batch_size, context_tokens)
 
-    def _best(
-        self, name: str, batch_size: ArrayLike, context_tokens: ArrayLike, sign: float = 1.0
-    ) -> Array:
-        """Largest value of a field (times sign) over workloads at each load."""
-        best: dict[tuple[float, float], float] = {}
+    def _best(self, name: str, better: Callable[..., float], *load: ArrayLike) -> Array:
+        """Best value of a field over workloads at each load."""
+        best: dict[tuple[float | None, ...], float] = {}
         for entry in self.entries:
-            value = sign * getattr(entry, name)
+            value, key = getattr(entry, name), _key(entry.batch_size, entry.context_tokens)
             if np.isfinite(value):
-                key = _load(entry.batch_size, entry.context_tokens)
-                best[key] = max(value, best.get(key, -np.inf))
-        batch, context = np.broadcast_arrays(
-            np.asarray(batch_size, dtype=np.float64), np.asarray(context_tokens, dtype=np.float64)
-        )
-        loads = zip(_coded(batch).ravel().tolist(), _coded(context).ravel().tolist(), strict=True)
-        values = np.array([best.get(load, np.nan) for load in loads], dtype=np.float64)
+                best[key] = better(value, best.get(key, value))
+        batch, context = np.broadcast_arrays(*(np.asarray(one, dtype=np.float64) for one in load))
+        loads = map(_key, batch.ravel().tolist(), context.ravel().tolist())
+        values = np.array([best.get(key, np.nan) for key in loads], dtype=np.float64)
         return values.reshape(batch.shape)
 
-    def find(self, workload: str, batch_size: float, context_tokens: float) -> Baseline | None:
-        """The mean baseline of a workload at a load; None where it was not measured."""
-        load = _load(batch_size, context_tokens)
-        found = [
-            entry
-            for entry in self.entries
-            if entry.workload == workload and _load(entry.batch_size, entry.context_tokens) == load
-        ]
-        if not found:
-            return None
-        return Baseline(
-            workload=workload,
-            batch_size=batch_size,
-            context_tokens=context_tokens,
-            tokens_per_s=float(np.mean([entry.tokens_per_s for entry in found])),
-            step_time_s=float(np.mean([entry.step_time_s for entry in found])),
-            non_decode_share=_mean_stated([entry.non_decode_share for entry in found]),
-        )
+    def at(self, load: Configuration) -> list[Baseline]:
+        """Those at the load of a configuration; one that is not stated is a load of its own."""
+        asked = _key(load.batch_size, load.context_tokens)
+        return [one for one in self.entries if _key(one.batch_size, one.context_tokens) == asked]
 
 
-def _mean_stated(values: list[float]) -> float:
-    """Mean of what is stated; NaN where nothing is."""
-    stated = [value for value in values if not np.isnan(value)]
-    return float(np.mean(stated)) if stated else np.nan
-
-
-_NOT_STATED = -1.0
-
-
-def _coded(values: Array) -> Array:
-    """NaN as a number that compares equal to itself."""
-    return np.where(np.isnan(values), _NOT_STATED, values)
-
-
-def _load(batch_size: float, context_tokens: float) -> tuple[float, float]:
-    """Key of a load."""
-    batch, context = _coded(np.array([batch_size, context_tokens], dtype=np.float64)).tolist()
-    return batch, context
+def _key(*load: float | None) -> tuple[float | None, ...]:
+    """A load by which it can be looked up: NaN is None."""
+    return tuple(None if value != value else value for value in load)  # noqa: PLR0124 - NaN

@@ -1,17 +1,19 @@
 """What to know beside a prediction: extrapolation, priors, missing baselines."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from specmodel.ask import depth_unknown, is_load
+from specmodel.ask import depth_unknown
 from specmodel.constants import CONSTANTS, NUM_CONSTANTS, index_of, slope
 from specmodel.cost import UNKNOWN_DEPTH_NUM_STEPS
 from specmodel.errors import Note
 from specmodel.posterior import NEW
-from specmodel.prediction import Predictable, Prediction, question_rows
+from specmodel.prediction import Prediction, question_rows
 from specmodel.question import Configuration, longest_accept_length
-from specmodel.speedup import log_speedup_gradient
+
+if TYPE_CHECKING:
+    from specmodel.calibration import Calibration
 
 _EXPONENT: Final = index_of("draft_time_exponent")
 
@@ -42,7 +44,7 @@ ROUNDING: Final = 5e-3
 """How far a round cost may be below 1 without a remark. [-]"""
 
 
-def calibration_notes(system: Predictable) -> tuple[Note, ...]:
+def calibration_notes(system: "Calibration") -> tuple[Note, ...]:
     """Remarks that hold for every prediction of a calibration: no points, or broken baselines."""
     if not system.num_points:
         return (
@@ -74,7 +76,7 @@ def held_to_a_step(prediction: Prediction) -> tuple[Note, ...]:
     return (Note("round_cost_held", said),)
 
 
-def depth_note(system: Predictable, points_depth: int | None) -> tuple[Note, ...]:
+def depth_note(system: "Calibration", points_depth: int | None) -> tuple[Note, ...]:
     """What is taken for a depth that the points do not state."""
     if not depth_unknown(system):
         return ()
@@ -86,7 +88,7 @@ def depth_note(system: Predictable, points_depth: int | None) -> tuple[Note, ...
 
 
 def prediction_notes(
-    system: Predictable, prediction: Prediction, *, accept_known: bool = True
+    system: "Calibration", prediction: Prediction, *, accept_known: bool = True
 ) -> tuple[Note, ...]:
     """Remarks on one prediction; the calibration as a whole is `calibration_notes`' matter.
 
@@ -110,7 +112,7 @@ def prediction_notes(
     return tuple(notes)
 
 
-def _outside_the_points(system: Predictable, prediction: Prediction) -> list[Note]:
+def _outside_the_points(system: "Calibration", prediction: Prediction) -> list[Note]:
     """Quantities outside the range of the points, with axis and range."""
     configuration = prediction.question.configuration
     notes = []
@@ -146,14 +148,12 @@ def _range(low: float, high: float) -> str:
     return "what was measured, " + (f"{low:g}" if low == high else f"{low:g} to {high:g}")
 
 
-def _prior_dominated(system: Predictable, prediction: Prediction) -> list[Note]:
+def _prior_dominated(system: "Calibration", prediction: Prediction) -> list[Note]:
     """Constants that matter here and that the points say nothing about."""
     rows = question_rows(system, [prediction.question])
     posterior = system.posterior
     constants = posterior.constants
-    _, gradient, _, _ = log_speedup_gradient(
-        constants, rows.terms, rows.accept_length, rows.baseline_deficit, rows.measured_share
-    )
+    _, gradient, _, _ = rows.log_speedup(constants)
     # The exponent only carries the cost of a draft step from the measured load to another one.
     scale = float(rows.terms.draft_scale[0])
     if scale != 1.0:
@@ -181,10 +181,9 @@ def _prior_dominated(system: Predictable, prediction: Prediction) -> list[Note]:
     ]
 
 
-def _baseline(system: Predictable, prediction: Prediction) -> list[Note]:
+def _baseline(system: "Calibration", prediction: Prediction) -> list[Note]:
     """Remarks on a baseline that is missing, or unlike the calibrated ones."""
     question, rate = prediction.question, prediction.baseline_tokens_per_s
-    configuration = question.configuration
     if rate is None:
         workloads = sorted({entry.workload for entry in system.baselines.entries} - {""})
         what = "no baseline is known at this load, so there is a speed-up and no tokens/s"
@@ -195,12 +194,7 @@ def _baseline(system: Predictable, prediction: Prediction) -> list[Note]:
         return [Note("no_baseline", f"{what}; {hint}")]
     if question.baseline_tokens_per_s is None:
         return []
-    known = [
-        entry.tokens_per_s
-        for entry in system.baselines.entries
-        if is_load(entry.batch_size, configuration.batch_size)
-        and is_load(entry.context_tokens, configuration.context_tokens)
-    ]
+    known = [entry.tokens_per_s for entry in system.baselines.at(question.configuration)]
     if not known or (
         min(known) * (1 - BASELINE_DIFFERS) <= rate <= max(known) * (1 + BASELINE_DIFFERS)
     ):

@@ -40,6 +40,12 @@ class Rows:
     def __len__(self) -> int:
         return int(self.accept_length.size)
 
+    def log_speedup(self, constants: Array) -> tuple[Array, Array, Array, Array]:
+        """Of these rows what `specmodel.speedup.log_speedup_gradient` gives."""
+        return log_speedup_gradient(
+            constants, self.terms, self.accept_length, self.baseline_deficit, self.measured_share
+        )
+
     def take(self, rows: NDArray[np.bool_] | Index) -> "Rows":
         """Some of the rows."""
         return Rows(
@@ -143,9 +149,7 @@ class Posterior:
         .. math:: \operatorname{var} = J C J^\top + \lambda^2(\sigma_\text{row}^2 + \ldots)
         """
         constants = self.constants
-        location, gradient, decode, share = log_speedup_gradient(
-            constants, rows.terms, rows.accept_length, rows.baseline_deficit, rows.measured_share
-        )
+        location, gradient, decode, share = rows.log_speedup(constants)
         gradient = gradient * slope(constants)
         location = (
             location

@@ -1,36 +1,29 @@
 """Answers: from a calibrated system and a question to speed-up, throughput and their intervals."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specmodel.baselines import Baseline, Baselines
-from specmodel.constants import NAMES, NUM_CONSTANTS, ConstantEstimate, slope
+from specmodel.constants import NAMES, NUM_CONSTANTS, slope
 from specmodel.cost import (
     REFERENCE_STEP_TIME_S,
     UNKNOWN_DEPTH_NUM_STEPS,
-    BatchCurve,
     round_cost_gradient,
     round_cost_parts,
     round_terms,
 )
 from specmodel.errors import ImpossibleAnswerError
-from specmodel.posterior import NEW, Posterior, Rows, effect_index
-from specmodel.prior import Prior
-from specmodel.question import (
-    Configuration,
-    Estimate,
-    Observation,
-    Question,
-    Run,
-    estimate_json,
-)
-from specmodel.speedup import accept_length_for_speedup, log_speedup_gradient
+from specmodel.posterior import NEW, Rows, effect_index
+from specmodel.question import Configuration, Estimate, Question, Run, estimate_json
+from specmodel.speedup import accept_length_for_speedup
 from specmodel.statistics import NORMAL_95
 from specmodel.units import MILLI
+
+if TYPE_CHECKING:
+    from specmodel.calibration import Calibration
 
 Array = NDArray[np.float64]
 
@@ -51,51 +44,6 @@ change between batches of one configuration in the packaged systems. [-]"""
 
 PRIOR_BATCHES = (1.0, 8.0)
 """Batches of most systems that taught the priors. [requests]"""
-
-
-class Predictable(Protocol):
-    """What a prediction reads of a calibrated system; see `specmodel.calibration.Calibration`."""
-
-    @property
-    def label(self) -> str: ...
-    @property
-    def fitted_at(self) -> str: ...
-    @property
-    def posterior(self) -> Posterior: ...
-    @property
-    def baselines(self) -> Baselines: ...
-    @property
-    def curve(self) -> BatchCurve | None: ...
-    @property
-    def configurations(self) -> tuple[Configuration, ...]: ...
-    @property
-    def runs(self) -> tuple[Run, ...]: ...
-    @property
-    def num_experts(self) -> float: ...
-    @property
-    def experts_per_token(self) -> float: ...
-    @property
-    def num_points(self) -> int: ...
-    @property
-    def decode_only(self) -> bool: ...
-    @property
-    def throughput_scope(self) -> str: ...
-    @property
-    def draft_scale(self) -> float: ...
-    @property
-    def constants(self) -> tuple[ConstantEstimate, ...]: ...
-    @property
-    def observations(self) -> tuple[Observation, ...]: ...
-    @property
-    def prior(self) -> Prior: ...
-    @property
-    def hull(self) -> dict[str, tuple[float, float]]: ...
-    @property
-    def broken_baselines(self) -> tuple[str, ...]: ...
-    @property
-    def forced(self) -> bool: ...
-    @property
-    def physical(self) -> object | None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,14 +126,14 @@ def _whole(value: float | None) -> int | float | None:
     return int(value) if value is not None and float(value).is_integer() else value
 
 
-def predict(system: Predictable, questions: Sequence[Question]) -> tuple[Prediction, ...]:
+def predict(system: "Calibration", questions: Sequence[Question]) -> tuple[Prediction, ...]:
     r"""Speed-up, throughput and round cost of each question, with central 90 % intervals.
 
     .. math:: \frac{1}{S} = f + (1-f)\frac{R}{\tau}
 
     Parameters
     ----------
-    system : Predictable
+    system : Calibration
         Of the system; `Calibration.from_prior()` where there is none.
     questions : sequence of Question
         What to predict.
@@ -221,25 +169,23 @@ def predict(system: Predictable, questions: Sequence[Question]) -> tuple[Predict
     accept_log_sd = np.array([question.accept_length.log_sd for question in questions])
     speedup = system.posterior.predict(rows, accept_log_sd=accept_log_sd)
     log_cost, cost_log_sd = log_round_cost(system, rows)
-    low, median, high = (speedup.quantile(level) for level in (_LOW, 0.5, _HIGH))
+    gains = np.stack([speedup.quantile(level) for level in (0.5, _LOW, _HIGH)], axis=1).tolist()
     faster = speedup.probability_above(1.0)
     effect = system.posterior.run_effect(rows.run)
     answers = []
     for index, question in enumerate(questions):
-        implied = _round_cost(float(log_cost[index]), float(cost_log_sd[index]))
+        spread = cost_log_sd[index] * np.array([0.0, -NORMAL_95, NORMAL_95])
+        implied = Estimate(*np.exp(log_cost[index] + spread).tolist())
         cost = possible_round_cost(implied)
-        gain = possible_speedup(
-            Estimate(median=float(median[index]), low=float(low[index]), high=float(high[index])),
-            question.accept_length.estimate,
-        )
+        gain = possible_speedup(Estimate(*gains[index]), question.accept_length.estimate)
         share = float(speedup.non_decode_share[index])
         target = float(np.exp(-effect[index]))
         rate = baseline_of(system, question)
-        output = gain.scaled(rate) if rate is not None else None
-        requests = question.configuration.batch_size or 1.0
-        share_of_rate = 1.0 / requests if system.throughput_scope == "aggregate" else 1.0
-        one_user = output is not None and system.throughput_scope != "per_gpu"
-        per_user = output.scaled(share_of_rate) if output and one_user else None
+        aggregate, per_gpu = (system.throughput_scope == one for one in ("aggregate", "per_gpu"))
+        part = 1.0 / (question.configuration.batch_size or 1.0) if aggregate else 1.0  # of one user
+        output = None if rate is None else gain.scaled(rate)
+        per_user = None if output is None or per_gpu else output.scaled(part)
+        step_s = np.nan if rate is None or per_gpu else (1.0 - share) / (rate * part)
         answers.append(
             Prediction(
                 question=question,
@@ -253,20 +199,14 @@ def predict(system: Predictable, questions: Sequence[Question]) -> tuple[Predict
                 probability_faster=float(faster[index]),
                 non_decode_share=share,
                 implied_round_cost=implied.median,
-                breakdown=_breakdown(
-                    system,
-                    rows,
-                    index,
-                    share=share,
-                    user_rate=rate * share_of_rate if rate and one_user else None,
-                ),
+                breakdown=_breakdown(system, rows, index, step_s),
             )
         )
     return tuple(answers)
 
 
 def predict_each(
-    system: Predictable, questions: Sequence[Question]
+    system: "Calibration", questions: Sequence[Question]
 ) -> list[Prediction | ImpossibleAnswerError]:
     """Prediction of each question, or why it has none."""
     try:
@@ -275,12 +215,6 @@ def predict_each(
         if len(questions) == 1:
             return [error]
     return [found for one in questions for found in predict_each(system, [one])]
-
-
-def _round_cost(log_cost: float, log_sd: float) -> Estimate:
-    """Mean round cost of a posterior with its interval."""
-    low, median, high = np.exp(log_cost + log_sd * np.array([-NORMAL_95, 0.0, NORMAL_95]))
-    return Estimate(median=float(median), low=float(low), high=float(high))
 
 
 def possible_round_cost(cost: Estimate, cause: str = _UNSOUND_POINTS) -> Estimate:
@@ -292,18 +226,13 @@ def possible_round_cost(cost: Estimate, cause: str = _UNSOUND_POINTS) -> Estimat
 
 def _at_least_one(value: Estimate) -> Estimate:
     """A round cost or an accept length: a round takes a step and emits a token at least."""
-    return Estimate(
-        median=max(value.median, 1.0), low=max(value.low, 1.0), high=max(value.high, 1.0)
-    )
+    return Estimate(max(value.median, 1.0), max(value.low, 1.0), max(value.high, 1.0))
 
 
 def possible_speedup(gain: Estimate, accept_length: Estimate) -> Estimate:
     """Speed-up held to at most the accept length, which it reaches where a round takes a step."""
-    return Estimate(
-        median=min(gain.median, accept_length.median),
-        low=min(gain.low, accept_length.median),
-        high=min(gain.high, accept_length.high),
-    )
+    most = accept_length.median
+    return Estimate(min(gain.median, most), min(gain.low, most), min(gain.high, accept_length.high))
 
 
 def accept_length_over(cost: Estimate, target_speedup: float, non_decode_share: float) -> Estimate:
@@ -311,14 +240,12 @@ def accept_length_over(cost: Estimate, target_speedup: float, non_decode_share: 
 
     .. math:: \tau = \frac{(1-f) R}{1/S - f}
     """
-    values = accept_length_for_speedup(
-        target_speedup, np.array([cost.median, cost.low, cost.high]), non_decode_share
-    ).tolist()
-    return Estimate(median=values[0], low=values[1], high=values[2])
+    costs = np.array([cost.median, cost.low, cost.high])
+    return Estimate(*accept_length_for_speedup(target_speedup, costs, non_decode_share).tolist())
 
 
 def accept_length_needed(
-    system: Predictable, question: Question, target_speedup: float
+    system: "Calibration", question: Question, target_speedup: float
 ) -> Estimate:
     r"""Accept length that a question's configuration needs for a speed-up.
 
@@ -326,7 +253,7 @@ def accept_length_needed(
 
     Parameters
     ----------
-    system : Predictable
+    system : Calibration
         Of the system.
     question : Question
         Its accept length does not matter.
@@ -358,16 +285,20 @@ def accept_length_needed(
     >>> one < two
     True
     """
-    rows = question_rows(system, [question])
-    speedup = system.posterior.predict(rows)
-    log_cost, cost_log_sd = log_round_cost(system, rows)
-    cost = possible_round_cost(_round_cost(float(log_cost[0]), float(cost_log_sd[0])))
-    effect = float(system.posterior.run_effect(rows.run)[0])
-    target = float(target_speedup * np.exp(-effect))
-    return accept_length_over(cost, target, float(speedup.non_decode_share[0]))
+    (found,) = predict(system, [question])
+    return accept_length_for(system, found, target_speedup)
 
 
-def log_round_cost(system: Predictable, rows: Rows) -> tuple[Array, Array]:
+def accept_length_for(
+    system: "Calibration", prediction: Prediction, target_speedup: float
+) -> Estimate:
+    """The same, of what has been predicted already."""
+    run = np.array([_run_index(system, prediction.question)], dtype=np.intp)
+    target = float(target_speedup * np.exp(-float(system.posterior.run_effect(run)[0])))
+    return accept_length_over(prediction.round_cost, target, prediction.non_decode_share)
+
+
+def log_round_cost(system: "Calibration", rows: Rows) -> tuple[Array, Array]:
     """Logarithm of the mean round cost of each row, and its standard deviation."""
     posterior = system.posterior
     constants = posterior.constants
@@ -387,18 +318,13 @@ def log_round_cost(system: Predictable, rows: Rows) -> tuple[Array, Array]:
 
 
 def _breakdown(
-    system: Predictable,
-    rows: Rows,
-    index: int,
-    *,
-    share: float,
-    user_rate: float | None,
+    system: "Calibration", rows: Rows, index: int, step_s: float
 ) -> tuple[BreakdownTerm, ...]:
     """What the round of one row is made of, at the medians."""
     terms = rows.terms.take(np.array([index], dtype=np.intp))
     constants = system.posterior.constants
     verify, draft, tree = (float(part[0]) for part in round_cost_parts(constants, terms))
-    lone_step = min(float(constants[0]), verify)
+    lone_step, total = min(float(constants[0]), verify), verify + draft + tree
     effect = float(np.exp(system.posterior.configuration_effect(rows.configuration[[index]])[0]))
     parts = {
         "one target step and host": lone_step,
@@ -406,10 +332,6 @@ def _breakdown(
         "draft steps": draft,
         "tree": tree,
     }
-    total = verify + draft + tree
-    step_s = float("nan")
-    if user_rate is not None:
-        step_s = (1.0 - share) / user_rate
     return tuple(
         BreakdownTerm(
             term=name,
@@ -421,14 +343,14 @@ def _breakdown(
     )
 
 
-def sensitivities(system: Predictable, question: Question) -> dict[str, float]:
+def sensitivities(system: "Calibration", question: Question) -> dict[str, float]:
     r"""Relative change of the speed-up per relative change of each quantity, largest first.
 
     .. math:: \varepsilon_x = \frac{\partial \ln S}{\partial \ln x}
 
     Parameters
     ----------
-    system : Predictable
+    system : Calibration
         Of the system.
     question : Question
         Where to look.
@@ -459,34 +381,29 @@ def sensitivities(system: Predictable, question: Question) -> dict[str, float]:
     >>> 0.8 < found["accept_length"] <= 1.0 and found["step_cost"] < 0
     True
     """
-    rows = question_rows(system, [question])
     constants = system.posterior.constants
-    _, gradient, decode, _ = log_speedup_gradient(
-        constants, rows.terms, rows.accept_length, rows.baseline_deficit, rows.measured_share
-    )
+    _, gradient, decode, _ = question_rows(system, [question]).log_speedup(constants)
     found = {"accept_length": float(decode[0]), "round_cost": float(-decode[0])}
     found |= dict(zip(NAMES, (gradient[0] * constants).tolist(), strict=True))
     return dict(sorted(found.items(), key=lambda pair: -np.abs(pair[1])))
 
 
-def question_rows(system: Predictable, questions: Sequence[Question]) -> Rows:
+def question_rows(system: "Calibration", questions: Sequence[Question]) -> Rows:
     """Arrays of questions, with the effects of the calibration they touch."""
     configurations = [counted(system, question) for question in questions]
     baselines = [baseline_of(system, question) for question in questions]
 
-    def column(name: str) -> Array:
-        values = [getattr(one, name) for one in configurations]
+    def array(values: Iterable[float | None]) -> Array:
         return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
-    batch, context = column("batch_size"), column("context_tokens")
-    rates = np.array([np.nan if rate is None else rate for rate in baselines], dtype=np.float64)
+    stated = {
+        field.name: array(getattr(one, field.name) for one in configurations)
+        for field in fields(Configuration)
+    }
+    batch, context, rates = stated["batch_size"], stated["context_tokens"], array(baselines)
     deficit = system.baselines.deficit(rates, batch, context)
     terms = round_terms(
-        num_steps=column("num_steps"),
-        topk=column("topk"),
-        num_draft_tokens=column("num_draft_tokens"),
-        batch_size=batch,
-        context_tokens=context,
+        **stated,
         num_experts=system.num_experts,
         experts_per_token=system.experts_per_token,
         curve=system.curve,
@@ -497,7 +414,9 @@ def question_rows(system: Predictable, questions: Sequence[Question]) -> Rows:
         terms=replace(terms, carried=carried),
         accept_length=np.array([one.accept_length.estimate.median for one in questions]),
         baseline_deficit=deficit,
-        measured_share=np.array([_measured_share(system, one) for one in questions]),
+        measured_share=np.array(
+            [_measured_share(system, *one) for one in zip(questions, baselines, strict=True)]
+        ),
         configuration=np.array(
             [effect_index(system.configurations, one) for one in configurations], dtype=np.intp
         ),
@@ -505,7 +424,7 @@ def question_rows(system: Predictable, questions: Sequence[Question]) -> Rows:
     )
 
 
-def counted(system: Predictable, question: Question) -> Configuration:
+def counted(system: "Calibration", question: Question) -> Configuration:
     r"""The configuration of a question as the fit counts depths that the points do not state.
 
     .. math:: k \mapsto k_0 \frac{k}{N}
@@ -529,7 +448,7 @@ def counted(system: Predictable, question: Question) -> Configuration:
     )
 
 
-def _run_index(system: Predictable, question: Question) -> int:
+def _run_index(system: "Calibration", question: Question) -> int:
     """Run of a question; a workload that is not named may be any other one, so it is new."""
     if question.workload is None:
         return NEW
@@ -545,7 +464,7 @@ def _run_index(system: Predictable, question: Question) -> int:
     )
 
 
-def _step_time_s(system: Predictable, batch: Array, context: Array, rates: Array) -> Array:
+def _step_time_s(system: "Calibration", batch: Array, context: Array, rates: Array) -> Array:
     """Baseline step time at each load: measured, else that of the points, else of the question."""
     measured = system.baselines.step_time_s(batch, context)
     if system.num_points:
@@ -556,7 +475,7 @@ def _step_time_s(system: Predictable, batch: Array, context: Array, rates: Array
     return np.where(np.isfinite(batch), np.where(np.isfinite(measured), measured, other), np.nan)
 
 
-def _carried_over_batches(system: Predictable, batch: Array) -> Array:
+def _carried_over_batches(system: "Calibration", batch: Array) -> Array:
     """Log-sd of the round cost at batches that no point has, where there is no batch curve."""
     curve = system.curve
     if curve is not None and curve.num_batches > 1:
@@ -569,18 +488,17 @@ def _carried_over_batches(system: Predictable, batch: Array) -> Array:
     return np.asarray(BATCH_LOG_SD * np.sqrt(octaves.min(axis=0)))
 
 
-def _measured_share(system: Predictable, question: Question) -> float:
+def _measured_share(system: "Calibration", question: Question, rate: float | None) -> float:
     """Non-decode share of a question: its own, else that of its baseline; NaN where none was measured."""
     if question.non_decode_share is not None:
         return question.non_decode_share
     if system.decode_only:
         return 0.0
-    rate = baseline_of(system, question)
     if rate is None:
         return np.nan
     found = [
         entry.non_decode_share
-        for entry in _entries_at(system, question)
+        for entry in system.baselines.at(question.configuration)
         if question.workload in {None, entry.workload}
         and abs(entry.tokens_per_s / rate - 1.0) <= SAME_BASELINE
         and not np.isnan(entry.non_decode_share)
@@ -588,30 +506,12 @@ def _measured_share(system: Predictable, question: Question) -> float:
     return float(np.mean(found)) if found else np.nan
 
 
-def _entries_at(system: Predictable, question: Question) -> list[Baseline]:
-    """Baselines at the load of a question."""
-    one = question.configuration
-    load = [np.nan if value is None else value for value in (one.batch_size, one.context_tokens)]
-    return [
-        entry
-        for entry in system.baselines.entries
-        if np.array_equal([entry.batch_size, entry.context_tokens], load, equal_nan=True)
-    ]
-
-
-def baseline_of(system: Predictable, question: Question) -> float | None:
+def baseline_of(system: "Calibration", question: Question) -> float | None:
     """Baseline throughput of a question: given, that of its workload, or the only one known."""
     if question.baseline_tokens_per_s is not None:
         return question.baseline_tokens_per_s
-    configuration = question.configuration
-    load = [
-        np.nan if value is None else value
-        for value in (configuration.batch_size, configuration.context_tokens)
-    ]
-    if question.workload is not None:
-        found = system.baselines.find(question.workload, *load)
-        return found.tokens_per_s if found else None
-    rates = [entry.tokens_per_s for entry in _entries_at(system, question)]
+    named, found = question.workload, system.baselines.at(question.configuration)
+    rates = [one.tokens_per_s for one in found if named in {None, one.workload}]
     # One baseline, told several times or rounded differently; workloads differ by more.
-    one = bool(rates) and max(rates) <= (1.0 + SAME_BASELINE) * min(rates)
-    return float(np.mean(rates)) if one else None
+    differ = named is None and rates and max(rates) > (1.0 + SAME_BASELINE) * min(rates)
+    return float(np.mean(rates)) if rates and not differ else None

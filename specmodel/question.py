@@ -77,7 +77,7 @@ class Run:
     context_tokens: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Estimate:
     """Median and central 90 % interval."""
 
@@ -95,7 +95,7 @@ class Estimate:
 
     def scaled(self, factor: float) -> "Estimate":
         """The same in another unit; the factor is positive."""
-        return Estimate(median=self.median * factor, low=self.low * factor, high=self.high * factor)
+        return Estimate(self.median * factor, self.low * factor, self.high * factor)
 
     def inverse(self) -> "Estimate":
         """One over it, of a positive quantity."""
@@ -120,7 +120,7 @@ class AcceptLength:
     @classmethod
     def exact(cls, value: float) -> "AcceptLength":
         """An accept length that was measured at the depth of the question."""
-        return cls(estimate=Estimate(median=value, low=value, high=value))
+        return cls(estimate=Estimate(value, value, value))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from specmodel.baselines import Baselines
 from specmodel.constants import NAMES, NUM_CONSTANTS, slope, to_natural
 from specmodel.posterior import Posterior, Rows
 from specmodel.prior import Noise, Prior
-from specmodel.speedup import log_speedup_gradient, non_decode_share_from_baselines
+from specmodel.speedup import non_decode_share_from_baselines
 
 Array = NDArray[np.float64]
 
@@ -233,9 +233,7 @@ def _effect_variance(noise: Noise, scale: float, carried: Array, num_runs: int) 
 def _model(rows: Rows, state: Array) -> tuple[Array, Array, Array]:
     """Fitted ln S of the constants alone, its gradient on the internal scale, and its elasticity."""
     constants = to_natural(state[:NUM_CONSTANTS])
-    fitted, gradient, decode, _ = log_speedup_gradient(
-        constants, rows.terms, rows.accept_length, rows.baseline_deficit, rows.measured_share
-    )
+    fitted, gradient, decode, _ = rows.log_speedup(constants)
     return fitted, gradient * slope(constants), decode
 
 

@@ -10,7 +10,6 @@ from calibration.fit.posterior_mode import MapFit
 from specmodel.constants import NAMES, NUM_CONSTANTS, slope, to_natural
 from specmodel.posterior import Rows
 from specmodel.prior import Prior
-from specmodel.speedup import log_speedup_gradient
 
 Array = NDArray[np.float64]
 
@@ -39,14 +38,7 @@ class _Objective:
 
     def _model(self, internal: Array) -> tuple[Array, Array, Array, Array]:
         """Fitted ln S and its derivatives."""
-        rows = self.rows
-        return log_speedup_gradient(
-            to_natural(internal),
-            rows.terms,
-            rows.accept_length,
-            rows.baseline_deficit,
-            rows.measured_share,
-        )
+        return self.rows.log_speedup(to_natural(internal))
 
     def _gathered(self, weighted: Array) -> Array:
         """Design transposed times a vector: each row touches two effects."""

@@ -165,9 +165,7 @@ def _without_speculation(row: _Row) -> PointPrediction:
     rate = row["output_tokens_per_s"]
     one = Estimate(median=1.0, low=1.0, high=1.0)
     return PointPrediction(
-        output_tokens_per_s=None if math.isnan(rate) else one.scaled(rate),
-        speedup=one,
-        warnings=(),
+        output_tokens_per_s=None if math.isnan(rate) else one.scaled(rate), speedup=one, warnings=()
     )
 
 

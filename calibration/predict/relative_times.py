@@ -13,12 +13,7 @@ from specmodel.baselines import Baseline
 from specmodel.calibration import Calibration
 from specmodel.cost import BatchCurve
 from specmodel.cost.batch_curve import StepTime
-from specmodel.cost.relative import (
-    BEYOND_LOG_SD,
-    INSIDE_LOG_SD,
-    MOVED_LOG_SD,
-    octave_log_sd,
-)
+from specmodel.cost.relative import BEYOND_LOG_SD, INSIDE_LOG_SD, MOVED_LOG_SD, octave_log_sd
 from specmodel.errors import UsageError
 from specmodel.model_error import CONTEXT_ORIGIN_TOKENS
 from specmodel.optimum import draw_rounds

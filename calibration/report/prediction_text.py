@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from specmodel.answer import Answer, Claim, DepthAnswer, Identity, RigAnswer
-from specmodel.prediction import Predictable, Prediction
+from specmodel.prediction import Prediction
 from specmodel.question import Estimate
 from specmodel.text_layout import (
     fits,
@@ -25,6 +25,7 @@ from specmodel.units import MILLI
 
 if TYPE_CHECKING:  # a prediction of one question reads no file
     from calibration.predict.points import PointPrediction, PointPredictions
+    from specmodel.calibration import Calibration
 
 PART_NAMES: Final[Mapping[str, str]] = {
     "draft memory": "draft: reading weights and cache",
@@ -64,7 +65,7 @@ def _changes(rig: RigAnswer) -> list[str]:
     return lines
 
 
-def calibration_words(calibration: Predictable, source: str) -> str:
+def calibration_words(calibration: "Calibration", source: str) -> str:
     """Return which calibration is used, of which system, and how old it is."""
     if not calibration.num_points:
         return f"{source}: {calibration.prior.name}"

@@ -12,7 +12,6 @@ from specmodel.errors import ParameterError
 from specmodel.posterior import NEW, Posterior, Rows
 from specmodel.prediction import question_rows
 from specmodel.question import AcceptLength, Question
-from specmodel.speedup import log_speedup_gradient
 
 Array = NDArray[np.float64]
 
@@ -86,9 +85,7 @@ def _roots(posterior: Posterior, rows: Rows) -> Array:
     All rows have one configuration and one run.
     """
     constants = posterior.constants
-    _, gradient, decode, _ = log_speedup_gradient(
-        constants, rows.terms, rows.accept_length, rows.baseline_deficit, rows.measured_share
-    )
+    _, gradient, decode, _ = rows.log_speedup(constants)
     noise, scale = posterior.noise, posterior.effect_scale
     one = np.ones(len(rows))
     used, jacobian = list(range(NUM_CONSTANTS)), [gradient * slope(constants)]

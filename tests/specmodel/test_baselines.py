@@ -1,8 +1,13 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from specmodel.baselines import Baseline, Baselines
+from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
+from specmodel.prediction import baseline_of
+from specmodel.question import AcceptLength, Configuration, Question
 
 NAN = float("nan")
 
@@ -68,15 +73,18 @@ def test_a_throughput_must_be_positive() -> None:
 
 def test_a_baseline_is_found_by_workload_and_load_and_replicates_are_averaged() -> None:
     twice = Baselines(entries=(*MIXED.entries, entry("chat", 8, NAN, 520.0, 0.0154)))
-    found = twice.find("chat", 8, NAN)
-    assert found is not None
-    assert found.tokens_per_s == pytest.approx(510.0)
-    assert found.step_time_s == pytest.approx(0.0157)
-    assert MIXED.find("chat", 8, 1024) is None
-    assert MIXED.find("other", 8, NAN) is None
-    without_load = MIXED.find("code", NAN, NAN)
-    assert without_load is not None
-    assert without_load.tokens_per_s == 120.0
+    eight, long = Configuration(batch_size=8), Configuration(batch_size=8, context_tokens=1024)
+
+    def rate(baselines: Baselines, workload: str, load: Configuration) -> float | None:
+        system = replace(Calibration.from_prior(), baselines=baselines)
+        accept = AcceptLength.exact(2.0)
+        question = Question(accept_length=accept, configuration=load, workload=workload)
+        return baseline_of(system, question)
+
+    assert rate(twice, "chat", eight) == pytest.approx(510.0)
+    assert rate(MIXED, "chat", long) is None
+    assert rate(MIXED, "other", eight) is None
+    assert rate(MIXED, "code", Configuration()) == 120.0
 
 
 def test_the_batch_curve_needs_two_batches_with_a_step_time() -> None:
