@@ -5,12 +5,12 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
 
-from specmodel.errors import SpecModelError, UnknownKeyError
+from specmodel.command import Command
+from specmodel.errors import SpecModelError
 from specmodel.version import __version__
 
 if TYPE_CHECKING:
@@ -24,20 +24,6 @@ ENTRY_POINTS = "specmodel.commands"
 
 _EXIT_BAD_DATA, _EXIT_BAD_USAGE = 1, 2
 _LONGEST_HELP = 66
-
-
-class Command(NamedTuple):
-    """A line of the list of commands: what the user types, what it does, and where it is defined."""
-
-    name: str
-    help_line: str
-    place: str
-
-    def load(self) -> click.Command:
-        """Return the command itself."""
-        module, _, attribute = self.place.partition(":")
-        command: click.Command = getattr(import_module(module), attribute)
-        return command
 
 
 COMMANDS = (
@@ -116,7 +102,10 @@ class CommandList(click.Group):
         """Return the command of a name, loaded; None where there is none."""
         del ctx
         listed = {one.name: one for one in COMMANDS}.get(cmd_name)
-        return brought_commands(cmd_name).get(cmd_name) if listed is None else listed.load()
+        found: click.Command | None = (
+            brought_commands(cmd_name).get(cmd_name) if listed is None else listed.load()
+        )
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list without loading a command of it."""
@@ -199,9 +188,7 @@ def _told(error: Exception) -> tuple[str, int]:
         case click.Abort():
             return "interrupted", _EXIT_BAD_DATA
         case SpecModelError():
-            looked_up = isinstance(error, UnknownKeyError)  # such a name comes from an option
-            usual = _EXIT_BAD_USAGE if looked_up else _EXIT_BAD_DATA
-            return str(error), getattr(error, "exit_code", usual)
+            return str(error), error.exit_code
         case OSError(filename=None):  # files have names
             discard(sys.stdout)
             return f"the output cannot be written: {error.strerror or error}", _EXIT_BAD_DATA

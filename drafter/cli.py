@@ -4,25 +4,37 @@ Importing it loads click and nothing else; a command's module is loaded when it 
 the commands that need it.
 """
 
-from importlib import import_module
-from types import MappingProxyType
 from typing import Any
 
 import click
 
 from drafter.extra import EXTRA
+from specmodel.command import Command
 from specmodel.errors import MissingExtraError
 
-COMMANDS = MappingProxyType(
-    {
-        "inspect": "What a checkpoint is, and the floor of its draft step.",
-        "floor": "Floors of public draft models on usual GPUs.",
-        "check": "Kernels of this machine against the fp64 reference.",
-        "time": "Times of a draft step on this GPU, as a record.",
-        "tune": "Tiles that are fastest on this GPU, into the table of launches.",
-    }
+COMMANDS = (
+    Command(
+        "inspect",
+        "What a checkpoint is, and the floor of its draft step.",
+        "drafter.commands.inspect:command",
+    ),
+    Command(
+        "floor", "Floors of public draft models on usual GPUs.", "drafter.commands.floor:command"
+    ),
+    Command(
+        "check",
+        "Kernels of this machine against the fp64 reference.",
+        "drafter.commands.check:command",
+    ),
+    Command(
+        "time", "Times of a draft step on this GPU, as a record.", "drafter.commands.time:command"
+    ),
+    Command(
+        "tune",
+        "Tiles that are fastest on this GPU, into the table of launches.",
+        "drafter.commands.tune:command",
+    ),
 )
-"""Help of each command by its name; the command stands in the module of that name."""
 
 _EXTRA_PACKAGES = ("torch", "triton", "safetensors")
 
@@ -33,21 +45,21 @@ class DrafterCommands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""
         del ctx
-        return list(COMMANDS)
+        return [one.name for one in COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of a name, loaded; None where there is none."""
         del ctx
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = import_module(f"drafter.commands.{cmd_name}").command
-        return command
+        found: click.Command | None = next(
+            (one.load() for one in COMMANDS if one.name == cmd_name), None
+        )
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table without loading a command."""
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([(one.name, one.help_line) for one in COMMANDS])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a package of the extra that is missing becomes one line."""

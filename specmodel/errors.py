@@ -60,7 +60,9 @@ class LeftOut:
 
 
 class SpecModelError(Exception):
-    """Base of every error a user can cause; the command line prints it as one line."""
+    """Base of every error a user can cause; the command line prints it as one line and leaves so."""
+
+    exit_code = 1
 
 
 class ParameterError(SpecModelError, ValueError):
@@ -90,7 +92,9 @@ class UsageError(SpecModelError):
 
 
 class UnknownKeyError(SpecModelError, KeyError):
-    """A name is not in a catalogue (a packaged system, a source, a constant)."""
+    """A name is not in a catalogue (a packaged system, a source, a constant); it comes from an option."""
+
+    exit_code = 2
 
     def __init__(self, what: str, key: str, known: list[str]) -> None:
         self.what, self.key, self.known = what, key, known

@@ -92,7 +92,6 @@ def test_a_command_that_needs_a_missing_package_ends_in_one_line() -> None:
         "module = types.ModuleType('drafter.commands.check')\n"
         "module.command = click.Command('check', callback=body)\n"
         "sys.modules['drafter.commands.check'] = module\n"
-        "drafter.cli.COMMANDS = {'check': 'Check.'}\n"
         "calibration.cli.main(['drafter', 'check'])\n"
     )
     run = python(code)
