@@ -44,7 +44,9 @@ class WeightedValues:
 
     def add(self, cells: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """Add values, each to its cell."""
-        codes = np.sort((cells << _VALUE_BITS) | _value_codes(values))
+        bits = np.clip(values, _LEAST, _MOST).view(np.int64)
+        rounded = (bits + (1 << (_DROPPED_BITS - 1))) >> _DROPPED_BITS
+        codes = np.sort((cells << _VALUE_BITS) | (rounded - _EXPONENT_ZERO))
         codes, counts = _merged(codes, np.ones(len(codes), dtype=np.int32))
         places = np.searchsorted(self._codes, codes)
         known = places < len(self._codes)
@@ -76,15 +78,16 @@ class WeightedValues:
         counts = np.concatenate([self._counts[part] for part in parts] or [self._counts[:0]])
         if not len(codes):
             return None
-        values = _values(codes)
+        inside = (codes & ((1 << _VALUE_BITS) - 1)) + _EXPONENT_ZERO
+        values = (inside << _DROPPED_BITS).view(np.float64)
         order = np.argsort(values, kind="stable")
         below = np.cumsum(counts[order], dtype=np.int64)
         total = int(below[-1])
-        low = values[order[np.searchsorted(below, (total - 1) // share, side="right")]]
-        if share != 2:
-            return _as_written(low)
-        high = values[order[np.searchsorted(below, total // 2, side="right")]]
-        return _as_written((low + high) / 2)
+        middle = values[order[np.searchsorted(below, (total - 1) // share, side="right")]]
+        if share == 2:
+            high = values[order[np.searchsorted(below, total // 2, side="right")]]
+            middle = (middle + high) / 2
+        return float(f"{middle:.11g}")  # the digits that a code holds, so that 2.54 comes back
 
     def _part(self, cell: int) -> slice:
         """Return where the values of a cell stand."""
@@ -97,7 +100,9 @@ class WeightedValues:
         for stage, (most, binary_digits) in enumerate(_STAGES):
             if stage and len(self._codes) <= self._most:
                 return
-            edges = self._edges()
+            last = int(self._codes[-1] >> _VALUE_BITS) if len(self._codes) else -1
+            inner = np.searchsorted(self._codes, np.arange(1, last + 1) << _VALUE_BITS)
+            edges = np.concatenate(([0], inner, [len(self._codes)]))  # of each cell
             sizes = np.diff(edges)
             if sizes.max(initial=0) <= most:
                 continue
@@ -107,30 +112,6 @@ class WeightedValues:
                 part += half
                 part &= ~(2 * half - 1)
             self._codes, self._counts = _merged(self._codes, self._counts)
-
-    def _edges(self) -> NDArray[np.int64]:
-        """Return where each cell begins, and where the last one ends."""
-        most = int(self._codes[-1] >> _VALUE_BITS) if len(self._codes) else -1
-        inner = np.searchsorted(self._codes, np.arange(1, most + 1) << _VALUE_BITS)
-        return np.concatenate(([0], inner, [len(self._codes)]))
-
-
-def _value_codes(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return whole numbers in the order of the values: their exponents and first binary digits."""
-    bits = np.clip(values, _LEAST, _MOST).view(np.int64)
-    rounded: NDArray[np.int64] = (bits + (1 << (_DROPPED_BITS - 1))) >> _DROPPED_BITS
-    return rounded - _EXPONENT_ZERO
-
-
-def _values(codes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the values that codes stand for, whatever their cell."""
-    inside = (codes & ((1 << _VALUE_BITS) - 1)) + _EXPONENT_ZERO
-    return (inside << _DROPPED_BITS).view(np.float64)
-
-
-def _as_written(value: np.float64) -> float:
-    """Return a value with the digits that its code holds, so that 2.54 comes back as 2.54."""
-    return float(f"{value:.11g}")
 
 
 def _merged(
@@ -328,9 +309,11 @@ class DecodePool:
             for name in DecodeLines.__slots__
         )
         self._waiting, self._num_waiting = [], 0
+        octave = np.frexp(context)[1].astype(np.int64) - 1  # below one token it is that of one
+        band = np.clip(octave // BAND_OCTAVES, 0, _MOST_BAND)
         parts = {
             "time": np.clip(np.frexp(round_time)[1] + _TIME_ZERO, 0, 127),
-            "band": np.where(context > 0, _bands_of(context) + 1, 0),
+            "band": np.where(context > 0, band + 1, 0),
             "speculative": speculative,
             "graph": graph,
             "batch": np.minimum(batch, _LARGEST_BATCH),
@@ -369,8 +352,19 @@ class DecodePool:
                 if len(self._cells) >= _MOST_CELLS:
                     self._leave_out(lines[place], first)
                     continue
-                cell = _new_cell(key, len(self._cells), first)
-                self._cells[key] = cell
+                parts, rest = {}, key
+                for name, bits in _KEY_BITS:
+                    parts[name] = rest & ((1 << bits) - 1)
+                    rest >>= bits
+                cell = self._cells[key] = _Cell(
+                    batch=parts["batch"],
+                    graph=parts["graph"],
+                    speculative=bool(parts["speculative"]),
+                    band=parts["band"] - 1 if parts["band"] else None,
+                    time_octave=parts["time"],
+                    number=len(self._cells),
+                    first_line=first,
+                )
             cell.lines += lines[place]
             cell.least_context = min(cell.least_context, least[place])
             cell.most_context = max(cell.most_context, most[place])
@@ -379,23 +373,6 @@ class DecodePool:
 
 
 _STREAM_SHIFT: Final = sum(bits for _, bits in _KEY_BITS)
-
-
-def _new_cell(key: int, number: int, first_line: int) -> _Cell:
-    """Return an empty cell for the lines of a key."""
-    parts = {}
-    for name, bits in _KEY_BITS:
-        parts[name] = key & ((1 << bits) - 1)
-        key >>= bits
-    return _Cell(
-        batch=parts["batch"],
-        graph=parts["graph"],
-        speculative=bool(parts["speculative"]),
-        band=parts["band"] - 1 if parts["band"] else None,
-        time_octave=parts["time"],
-        number=number,
-        first_line=first_line,
-    )
 
 
 def _bands(cells: list[_Cell]) -> dict[int | None, list[_Cell]]:
@@ -409,12 +386,6 @@ def _bands(cells: list[_Cell]) -> dict[int | None, list[_Cell]]:
     for cell in cells:
         bands[cell.band].append(cell)
     return bands
-
-
-def _bands_of(context_tokens: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the bands of contexts; below one token it is that of one."""
-    octave = np.frexp(context_tokens)[1].astype(np.int64) - 1
-    return np.clip(octave // BAND_OCTAVES, 0, _MOST_BAND)
 
 
 def _most_octave(batch: int, known: Mapping[int, int]) -> int:
@@ -512,7 +483,19 @@ class RankStream:
                 self.drops.add(reason, len(dropped), int(decode.line[dropped[0]]))
                 left[dropped] = False
         kept = np.flatnonzero(left)
-        return _measured(decode.take(kept)) if len(kept) else None
+        if not len(kept):
+            return None
+        decode = decode.take(kept)  # `running` requests, each `accept_length` tokens a round
+        accept_length = np.where(decode.speculative, decode.accept_length, 1.0)
+        return DecodeLines(
+            line=decode.line,
+            batch=decode.running.astype(np.int64),
+            graph=decode.graph,
+            speculative=decode.speculative,
+            accept_length=accept_length,
+            round_time_ms=decode.running * accept_length / decode.throughput / MILLI,
+            context_tokens=decode.tokens / decode.running,
+        )
 
     def _note(self, decode: BatchLines, busy: NDArray[np.bool_]) -> None:
         """Remember what the lines after these need, and what is said of all of them."""
@@ -527,17 +510,3 @@ class RankStream:
         if capped.any():
             least = float(decode.cap_length[capped].min())
             self.least_cap_length = min(self.least_cap_length, least)
-
-
-def _measured(decode: BatchLines) -> DecodeLines:
-    """Return what each line measures: `running` requests, each `accept_length` tokens a round."""
-    accept_length = np.where(decode.speculative, decode.accept_length, 1.0)
-    return DecodeLines(
-        line=decode.line,
-        batch=decode.running.astype(np.int64),
-        graph=decode.graph,
-        speculative=decode.speculative,
-        accept_length=accept_length,
-        round_time_ms=decode.running * accept_length / decode.throughput / MILLI,
-        context_tokens=decode.tokens / decode.running,
-    )
