@@ -3,7 +3,9 @@
 import gzip
 import random
 import re
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 Mutation: TypeAlias = Callable[[bytes, random.Random], bytes]
@@ -20,6 +22,22 @@ _FOREIGN = (
     *(b"\x00", b"\x1b[31m", b"\x80\x81", "\N{RIGHT-TO-LEFT OVERRIDE}".encode(), b"\r", b"\x0c"),
 )
 _LONGEST_BYTES: Final = 400_000
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Fail where something takes longer on a core, however busy the machine is."""
+
+    def too_long(_signal: int, _frame: object) -> None:
+        raise TimeoutError(f"more than {seconds} s")
+
+    before = signal.signal(signal.SIGPROF, too_long)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def flip_bits(data: bytes, chance: random.Random) -> bytes:

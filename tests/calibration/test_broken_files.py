@@ -9,11 +9,8 @@ import json
 import os
 import random
 import resource
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,7 +21,7 @@ from calibration.report.as_json import answer_json
 from calibration.report.ingest_text import ingest_text
 from specmodel.errors import SpecModelError
 from tests.calibration.conftest import RunCommand
-from tests.calibration.mutations import mutated
+from tests.calibration.mutations import at_most, mutated
 from tests.extent import extent, prove
 
 ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
@@ -40,22 +37,6 @@ BATCHES = 6
 MOST_S = 10
 MOST_BYTES = extent(test=1 << 29, prove=1 << 30)
 BOMB_BYTES = extent(test=1 << 29, prove=4 << 30)
-
-
-@contextmanager
-def at_most(seconds: int) -> Iterator[None]:
-    """Fail where something takes longer."""
-
-    def too_long(_signal: int, _frame: object) -> None:
-        raise TimeoutError(f"more than {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, too_long)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def one_line(text: str) -> str:

@@ -8,9 +8,6 @@ import gzip
 import json
 import os
 import random
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,7 +17,7 @@ from calibration.training.log_summary import log_summary, refusal_summary
 from calibration.training.reading import read_training_log
 from calibration.training.training_log import TrainingLogError
 from specmodel.errors import FormatError
-from tests.calibration.mutations import mutated
+from tests.calibration.mutations import at_most, mutated
 from tests.extent import extent
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "training"
@@ -32,22 +29,6 @@ SEEDS = sorted(
 BUDGET = int(os.environ.get("SPECMODEL_FUZZ", extent(test=300, prove=6000)))
 BATCHES = 6
 MOST_S = 10
-
-
-@contextmanager
-def at_most(seconds: int) -> Iterator[None]:
-    """Fail where something takes longer."""
-
-    def too_long(_signal: int, _frame: object) -> None:
-        raise TimeoutError(f"more than {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, too_long)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def one_line(error: FormatError) -> str:
