@@ -94,7 +94,7 @@ def test_name_close_to_nothing_lists_every_table() -> None:
 
 def test_catalogue_loads_neither_pandas_nor_numpy() -> None:
     code = (
-        "import sys, calibration.packaged as packaged; packaged.packaged_tables();"
+        "import sys, calibration.points.packaged as packaged; packaged.packaged_tables();"
         "print([name for name in ('numpy', 'pandas', 'scipy', 'click') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
