@@ -3,14 +3,11 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Final
 
 from drafter.spec import DraftSpec, LatentHeads, Rope
 
-LIMITS: Mapping[str, float] = MappingProxyType(
-    {"float32": 1e-5, "float16": 3e-3, "bfloat16": 1.5e-2}
-)
+LIMITS: Final[Mapping[str, float]] = {"float32": 1e-5, "float16": 3e-3, "bfloat16": 1.5e-2}
 """Relative error of the norm of logits that is allowed by storage type, [-]. drafter.md 15."""
 
 MARGIN: Final = 4.0
@@ -112,19 +109,12 @@ def check_cases() -> tuple[CheckCase, ...]:
         kind="llama3", theta=5e5, factor=8.0, original_max_positions=64, high_freq_factor=4.0
     )
     newer = replace(_ODD, fc_norm=True, norm_output=True, rope=llama3)
-    yarn = replace(
-        _ODD,
-        norm_before_fc=True,
-        attention_bias=True,
-        fc_bias=True,
-        rope=Rope(kind="yarn", theta=5e4, factor=16.0, original_max_positions=64),
-    )
+    stretched = Rope(kind="yarn", theta=5e4, factor=16.0, original_max_positions=64)
+    yarn = replace(_ODD, norm_before_fc=True, attention_bias=True, fc_bias=True, rope=stretched)
     latent = replace(
         _ODD,
         latent=LatentHeads(query_rank=37, kv_rank=50, nope_dim=13, rope_dim=6, value_dim=11),
-        rope=Rope(
-            kind="yarn", theta=5e4, factor=16.0, original_max_positions=64, mscale_all_dim=1.0
-        ),
+        rope=replace(stretched, mscale_all_dim=1.0),
     )
     tree = CheckCase(
         name="tree", spec=_ODD, dtype="float32", batch_size=2, topk=3, num_draft_tokens=8
@@ -152,11 +142,8 @@ def cases_of(spec: DraftSpec, *, dtype: str, is_trained: bool = False) -> tuple[
     The reference multiplies every weight in fp64 seven times: an extend pass and three steps of the chain,
     an extend pass and two levels of the tree.
     """
-    return (
-        CheckCase(
-            name="chain", spec=spec, dtype=dtype, accepted=4, num_steps=4, is_trained=is_trained
-        ),
-        CheckCase(
-            name="tree", spec=spec, dtype=dtype, topk=4, num_draft_tokens=16, is_trained=is_trained
-        ),
+    chain = CheckCase(
+        name="chain", spec=spec, dtype=dtype, accepted=4, num_steps=4, is_trained=is_trained
     )
+    tree = replace(chain, name="tree", accepted=3, num_steps=3, topk=4, num_draft_tokens=16)
+    return chain, tree

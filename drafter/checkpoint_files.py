@@ -184,12 +184,8 @@ _MLP: Final = f"{FIRST_LAYER}mlp."
 
 SWITCHED: Final = {
     "fc.bias": "bias",
-    f"{_ATTENTION}q_proj.bias": "attention_bias",
-    f"{_ATTENTION}k_proj.bias": "attention_bias",
-    f"{_ATTENTION}v_proj.bias": "attention_bias",
-    f"{_ATTENTION}o_proj.bias": "attention_bias",
-    f"{_ATTENTION}q_norm.weight": "the qwen3 type of the layer",
-    f"{_ATTENTION}k_norm.weight": "the qwen3 type of the layer",
+    **{f"{_ATTENTION}{each}_proj.bias": "attention_bias" for each in "qkvo"},
+    **{f"{_ATTENTION}{each}_norm.weight": "the qwen3 type of the layer" for each in "qk"},
     f"{_ATTENTION}q_a_proj.weight": "latent attention",
     f"{_ATTENTION}kv_a_proj_with_mqa.weight": "latent attention",
     "input_norm.weight": "norm_before_fc",
@@ -412,13 +408,10 @@ def checkpoint_contents(folder: Path | str) -> CheckpointContents:
     for name, shape in shapes.items():
         if name not in replaced:
             _check_tensor(place, tensors, name, shape, WEIGHT_TYPES)
-    sizes = {
-        DRAFT_TO_TARGET: config.spec.draft_vocab_size,
-        TARGET_HAS_DRAFT: config.spec.target_vocab_size,
-    }
-    for name, types in _EXPECTED_MAP_TYPES.items():
+    sizes = (config.spec.draft_vocab_size, config.spec.target_vocab_size)
+    for (name, types), size in zip(_EXPECTED_MAP_TYPES.items(), sizes, strict=True):
         if name in tensors:
-            _check_tensor(place, tensors, name, (sizes[name],), types)
+            _check_tensor(place, tensors, name, (size,), types)
     notes = list(config.notes)
     if unknown:
         shown = ", ".join(unknown[:_SHOWN_NAMES]) + (", ..." if len(unknown) > _SHOWN_NAMES else "")

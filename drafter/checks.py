@@ -1,7 +1,7 @@
 """Kernels and captured graphs against the fp64 reference."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from drafter.check_cases import (
     GRAPH,
@@ -143,10 +143,6 @@ def _drafted(
     return [*results, engine.state.keys.clone(), engine.state.values.clone()]
 
 
-_FP64_BYTES: Final = 8
-_ROOM: Final = 1.25
-
-
 class _Row(NamedTuple):
     """Logits after one node, from the kernels and from the reference; best tokens of both."""
 
@@ -213,10 +209,10 @@ def reference_device(weights: Weights, device: torch.device) -> torch.device:
     """
     if device.type != "cuda":
         return device
-    needed = _FP64_BYTES * sum(each.numel() for each in weights.values())
+    needed = 8 * sum(each.numel() for each in weights.values())
     torch.cuda.empty_cache()  # what torch keeps for itself is free too
     free, _ = torch.cuda.mem_get_info(device)
-    return device if _ROOM * needed <= free else torch.device("cpu")
+    return device if 1.25 * needed <= free else torch.device("cpu")
 
 
 def _followed(

@@ -18,8 +18,8 @@ class DraftFields(ConfigFields):
 
     __slots__ = ()
 
-    def number(self, name: str, *, lowest: float = 0.0) -> float | None:
-        """Return a finite number of at least `lowest`; None where it is missing or null."""
+    def number(self, name: str) -> float | None:
+        """Return a finite number that is not negative; None where it is missing or null."""
         value = self.values.get(name)
         if value is None:
             return None
@@ -29,8 +29,8 @@ class DraftFields(ConfigFields):
             number = float(value)
         except OverflowError:
             number = math.inf
-        if not (math.isfinite(number) and number >= lowest):
-            raise self.wrong(name, value, f"a finite number of at least {lowest:g}")
+        if not (math.isfinite(number) and number >= 0):
+            raise self.wrong(name, value, "a finite number of at least 0")
         return number
 
     def text(self, *names: str) -> str | None:
@@ -48,11 +48,6 @@ class DraftFields(ConfigFields):
         if not isinstance(value, Mapping):
             raise self.wrong(name, value, "an object with keys of its own")
         return value
-
-    def names(self, name: str) -> tuple[str, ...]:
-        """Return a list of texts, as ``architectures`` is; empty where it is missing."""
-        entries = self.entries(name, str)
-        return tuple(entries or ())
 
     def layer_ids(self, name: str) -> tuple[int, ...] | None:
         """Return a list of layers; None where it is missing, null or empty."""
@@ -90,8 +85,6 @@ DEFAULT_THETA: Final = 10_000.0
 """Base of the frequencies where a file states none; never the target's value."""
 
 _TEXT_ONLY: Final = "mrope"
-_SECTIONS: Final = ("rope_scaling", "rope_parameters")
-_NEEDS_FACTOR: Final = ("linear", "dynamic", "llama3", "yarn")
 _NUMBERS: Final = (
     "low_freq_factor",
     "high_freq_factor",
@@ -121,7 +114,7 @@ def rope_from_config(fields: DraftFields, max_positions: int) -> tuple[Rope, lis
             f"rope_theta is not stated: {DEFAULT_THETA:g} is used, as engines do, whatever the target has"
         )
     given: dict[str, Any] = {"theta": DEFAULT_THETA if theta is None else theta}
-    if kind in _NEEDS_FACTOR:
+    if kind != "default":
         factor = section.number("factor")
         if factor is None:
             raise section.missing("factor")
@@ -138,7 +131,10 @@ def _stated(fields: DraftFields) -> Mapping[str, Any]:
     """Every key about positions in one mapping; keys that disagree are refused."""
     merged: dict[str, tuple[str, Any]] = {}
     top = {name: fields.values.get(name) for name in ("rope_theta", "partial_rotary_factor")}
-    places = [*((name, fields.section(name)) for name in _SECTIONS), ("the top level", top)]
+    places = [
+        *((name, fields.section(name)) for name in ("rope_scaling", "rope_parameters")),
+        ("the top level", top),
+    ]
     for place, values in places:
         for key, value in values.items():
             name = "rope_type" if key == "type" else key
@@ -269,8 +265,6 @@ DEFAULT_MAX_POSITIONS: Final = 2048
 """Likewise, [tokens]."""
 
 _ACTIVATIONS: Final = ("silu", "swish", "swiglu")
-_SLIDING: Final = "sliding_attention"
-_USUAL_MAX_WINDOW_LAYERS: Final = 28
 
 
 def layer_from_config(fields: DraftFields, *, latent: bool) -> tuple[dict[str, Any], list[str]]:
@@ -328,11 +322,11 @@ def sliding_window(fields: DraftFields) -> int | None:
     ``layer_types`` decides where it stands; else ``use_sliding_window`` with ``max_window_layers``, the
     number of first layers that see everything.
     """
-    kinds = fields.names("layer_types")
+    kinds = fields.entries("layer_types", str)
     if kinds:
-        slides = kinds[0] == _SLIDING
+        slides = kinds[0] == "sliding_attention"
     else:
-        full = fields.count("max_window_layers", default=_USUAL_MAX_WINDOW_LAYERS, lowest=0)
+        full = fields.count("max_window_layers", default=28, lowest=0)
         slides = fields.flag("use_sliding_window") and full == 0
     return fields.count("sliding_window") if slides else None
 
@@ -396,7 +390,6 @@ MLA_ARCHITECTURES: Final = (
 """Classes with latent heads."""
 
 _SPECULATORS_LAYERS: Final = ("llama", "qwen3")
-_TRUE_ONLY: Final = ("use_input_layernorm_in_first_layer", "use_last_layernorm")
 _SHOWN: Final = 60
 
 
@@ -568,7 +561,7 @@ def _from_speculators(fields: DraftFields) -> DraftConfig:
 
 def _check_eagle_config(section: DraftFields) -> None:
     """Switches of nvidia's files of which one side only is computed."""
-    for name in _TRUE_ONLY:
+    for name in ("use_input_layernorm_in_first_layer", "use_last_layernorm"):
         if optional_flag(section, name) is False:
             raise section.refused(f"{name} is false, which is not supported; only true is")
     if section.flag("use_mtp_layernorm"):

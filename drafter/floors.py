@@ -108,20 +108,16 @@ def step_work(
     seen = (
         context_tokens if spec.sliding_window is None else min(context_tokens, spec.sliding_window)
     )
-    products = _attention_products(spec)
+    # multiplications that a query spends on one cached token
+    products = 2 * spec.num_heads * spec.head_dim
+    if spec.latent is not None:
+        products = spec.num_heads * (2 * spec.latent.kv_rank + spec.latent.rope_dim)
     return StepWork(
         weight_bytes=value_bytes * weights.step,
         cache_bytes=batch_size * seen * value_bytes * cached_values_per_token(spec),
         extend_bytes=value_bytes * weights.fusion,
         flop=batch_size * 2 * (weights.step + seen * products),
     )
-
-
-def _attention_products(spec: DraftSpec) -> int:
-    """Multiplications that a query spends on one cached token."""
-    if spec.latent is None:
-        return 2 * spec.num_heads * spec.head_dim
-    return spec.num_heads * (2 * spec.latent.kv_rank + spec.latent.rope_dim)
 
 
 USUAL_GPUS: Final = ("H200", "H100", "RTX PRO 6000 WS", "RTX 4090")
@@ -152,9 +148,7 @@ def step_floor(
     at the full rate of the datasheet. Where the whole model fits in the L2 cache and stays there, a step
     can be faster; after a pass of the target it does not. Without a bf16 rate only memory counts.
     """
-    work = step_work(
-        spec, context_tokens=context_tokens, batch_size=batch_size, value_bytes=BF16_BYTES
-    )
+    work = step_work(spec, context_tokens=context_tokens, batch_size=batch_size)
     bandwidth = gpu.bandwidth_bytes_per_s()
     computing_s = (
         work.flop / gpu.dense_flop_per_s["bf16"] if "bf16" in gpu.dense_flop_per_s else 0.0

@@ -7,8 +7,7 @@ error. `drafter.own_process` starts it.
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Any, Final
 
 from specmodel.errors import ParameterError
@@ -54,9 +53,7 @@ def tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201 - this module is a program
 
 
-_TASKS: Final[Mapping[str, Callable[..., dict[str, Any]]]] = MappingProxyType(
-    {"check": check, "time": time}
-)
+_TASKS: Final[dict[str, Callable[..., dict[str, Any]]]] = {"check": check, "time": time}
 
 
 def main(arguments: list[str]) -> None:

@@ -12,15 +12,9 @@ from specmodel.errors import SpecModelError
 TASKS: Final = "drafter.interpreted_task"
 """Module that the process runs."""
 
-_ROOT: Final = Path(__file__).resolve().parents[1]
-
 
 class InterpretedTaskError(SpecModelError, RuntimeError):
     """A task in a process of its own did not end well."""
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(reason)
 
 
 def run_interpreted(task: str, **options: object) -> dict[str, Any]:
@@ -30,7 +24,7 @@ def run_interpreted(task: str, **options: object) -> dict[str, Any]:
     """
     environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
     # the packages that run here also run there, whatever the folder
-    paths = [str(_ROOT), environment.get("PYTHONPATH", "")]
+    paths = [str(Path(__file__).resolve().parents[1]), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     run = subprocess.run(  # noqa: S603 - our own module, under the interpreter that runs this one
         [sys.executable, "-m", TASKS, task, json.dumps(options)],

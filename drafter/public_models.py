@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
@@ -77,7 +77,7 @@ def _folded(name: str) -> str:
 
 def _shape(table: dict[str, Any]) -> PublicShape:
     """Record of one table of the file: what is said about a shape, and the counts of its spec."""
-    names = {field.name for field in fields(PublicShape)}
+    names = {each.name for each in fields(PublicShape)}
     about = {key: value for key, value in table.items() if key in names}
     counts = {key: value for key, value in table.items() if key not in names}
     latent, rope = counts.pop("latent", None), counts.pop("rope", None)
@@ -115,12 +115,12 @@ class Subject:
     layout: str
     target_model: str | None
     spec: DraftSpec
-    aux_layer_ids: tuple[int, ...] | None
-    stored_bytes: dict[str, int]
-    num_tensors: int
-    vocabulary_map: str
-    replaced: dict[str, str]
-    sources: tuple[str, ...]
+    aux_layer_ids: tuple[int, ...] | None = None
+    stored_bytes: dict[str, int] = field(default_factory=dict)
+    num_tensors: int = 0
+    vocabulary_map: str = ""
+    replaced: dict[str, str] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
     notes: tuple[str, ...]
 
 
@@ -178,7 +178,6 @@ def checkpoint_subject(contents: CheckpointContents, offsets: NDArray[np.int64])
         replaced={
             name: text for name, text in contents.replaced.items() if name != DRAFT_TO_TARGET
         },
-        sources=(),
         notes=contents.notes,
     )
 
@@ -194,11 +193,6 @@ def shape_subject(shape: PublicShape) -> Subject:
         spec=shape.spec,
         layout=f"none: numbers of a public draft model (confidence: {shape.confidence})",
         target_model=shape.target_model,
-        aux_layer_ids=None,
-        stored_bytes={},
-        num_tensors=0,
-        vocabulary_map="",
-        replaced={},
         sources=tuple(f"{source(key).title}: {shape.locator}" for key in shape.source_keys),
         notes=(
             *filter(None, [shape.notes]),

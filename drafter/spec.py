@@ -13,8 +13,6 @@ RopeKind = Literal["default", "linear", "dynamic", "llama3", "yarn"]
 ROPE_KINDS: Final[tuple[RopeKind, ...]] = get_args(RopeKind)
 """Every kind that is known."""
 
-_NEEDS_ORIGINAL: Final = ("llama3", "yarn")
-
 
 def _check_positive(name: str, value: float, *, zero: bool = False) -> None:
     """Refuse what is not a finite number above zero (or zero, where that is allowed)."""
@@ -54,7 +52,7 @@ class Rope:
                 # a DeepSeek config turns a temperature off with 0
                 _check_positive(f"rope {name}", value, zero=name != "attention_factor")
         check_counts(self)
-        if self.kind in _NEEDS_ORIGINAL and self.original_max_positions is None:
+        if self.kind in {"llama3", "yarn"} and self.original_max_positions is None:
             raise ParameterError(
                 "rope original_max_positions", None, f"a number of positions for kind {self.kind}"
             )
@@ -123,7 +121,13 @@ class DraftSpec:
             allowed = f"at most the target_vocab_size {self.target_vocab_size}"
             raise ParameterError("draft_vocab_size", self.draft_vocab_size, allowed)
         if self.latent is None:
-            self._check_grouped_heads()
+            if self.num_heads % self.num_kv_heads:
+                allowed = f"a multiple of num_kv_heads {self.num_kv_heads}"
+                raise ParameterError("num_heads", self.num_heads, allowed)
+            if self.head_dim % 2:
+                raise ParameterError(
+                    "head_dim", self.head_dim, "even, since positions rotate pairs"
+                )
         if self.fc_norm and self.norm_before_fc:
             hint = "one norms each captured state, the other their concatenation"
             raise ParameterError(
@@ -137,11 +141,3 @@ class DraftSpec:
     def num_captured_states(self) -> int:
         """Hidden states of the target that a token brings: those that are fused, or the last alone, [-]."""
         return self.num_aux_states if self.use_aux_hidden_state else 1
-
-    def _check_grouped_heads(self) -> None:
-        """Query heads share key heads evenly, and positions rotate pairs."""
-        if self.num_heads % self.num_kv_heads:
-            allowed = f"a multiple of num_kv_heads {self.num_kv_heads}"
-            raise ParameterError("num_heads", self.num_heads, allowed)
-        if self.head_dim % 2:
-            raise ParameterError("head_dim", self.head_dim, "even, since positions rotate pairs")

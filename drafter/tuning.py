@@ -2,9 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from itertools import product as product_of
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from drafter.engine.draft_engine import PROGRAMMATIC_FROM_SM
 from drafter.kernels.attention import AttentionWidths
@@ -112,6 +113,7 @@ class Launches(ABC):
         self.prepare()
 
     inputs: torch.Tensor
+    out: torch.Tensor
 
     @abstractmethod
     def prepare(self) -> None:
@@ -132,6 +134,16 @@ class Launches(ABC):
         scale = (inputs.square().mean(dim=-1, keepdim=True) + EPS).rsqrt()
         return inputs * scale * self.norm.double()
 
+    def random_norm(self, width: int) -> torch.Tensor:
+        """Weights of a norm."""
+        return self.random(width, dtype=self.dtype, scale=SMALL_SD, mean=1.0)
+
+    def random_bias(self) -> torch.Tensor | None:
+        """Bias of the product, where it has one."""
+        if not self.product.has_bias:
+            return None
+        return self.random(self.product.rows, dtype=self.dtype, scale=SMALL_SD)
+
     def exact(self, matrix: int = 0) -> torch.Tensor:
         """Product of the first copy in fp64."""
         return self.normed_inputs() @ self.weights[0, matrix].double().T
@@ -140,9 +152,16 @@ class Launches(ABC):
     def launched(self, tiles: Tiles) -> Callable[[int], None]:
         """What launches the product with one copy, on buffers made now."""
 
+    @property
     @abstractmethod
+    def truth(self) -> torch.Tensor:
+        """What the first copy gives in fp64, computed once for all tiles."""
+
     def error(self, tiles: Tiles) -> float:
-        """Largest error of a launch against fp64, over the allowed one."""
+        """Largest error of an element of `out`, over the allowed one; the head, which writes none, has its own."""
+        self.out.fill_(float("nan"))
+        self.launched(tiles)(0)
+        return element_error(self.out, self.truth)
 
     def rotation(self, tiles: Tiles) -> Callable[[], None]:
         """Launches over all copies."""
@@ -155,31 +174,7 @@ class Launches(ABC):
         return run
 
 
-class WrittenLaunches(Launches):
-    """A product of which every element is written to `out`.
-
-    The head is none: it keeps the best of each tile.
-    """
-
-    out: torch.Tensor
-
-    @abstractmethod
-    def truth(self) -> torch.Tensor:
-        """What the first copy gives in fp64."""
-
-    @cached_property
-    def _truth(self) -> torch.Tensor:
-        """The same, computed once for all tiles."""
-        return self.truth()
-
-    def error(self, tiles: Tiles) -> float:
-        """Largest error of an element, over the allowed one."""
-        self.out.fill_(float("nan"))
-        self.launched(tiles)(0)
-        return element_error(self.out, self._truth)
-
-
-class GateUpLaunches(WrittenLaunches):
+class GateUpLaunches(Launches):
     """First half of the MLP: `gate_up`.
 
     Up to `FUSED_NORM_TOKENS` tokens it reads the fp32 residual stream and norms it; more are normed and
@@ -194,7 +189,7 @@ class GateUpLaunches(WrittenLaunches):
             tokens, product.width, dtype=torch.float32 if is_fused else self.dtype
         )
         if is_fused:
-            self.norm = self.random(product.width, dtype=self.dtype, scale=SMALL_SD, mean=1.0)
+            self.norm = self.random_norm(product.width)
         self.out = torch.empty(tokens, product.rows, device=self.device, dtype=self.dtype)
 
     def launched(self, tiles: Tiles) -> Callable[[int], None]:
@@ -210,6 +205,7 @@ class GateUpLaunches(WrittenLaunches):
             programmatic=self.programmatic,
         )
 
+    @cached_property
     def truth(self) -> torch.Tensor:
         """What the first copy gives in fp64."""
         return torch.nn.functional.silu(self.exact(0)) * self.exact(1)
@@ -233,7 +229,7 @@ class HeadLaunches(Launches):
         exact = torch.float32 if is_fused or reads_carry else self.dtype
         self.inputs = self.random(tokens, product.width, dtype=exact)
         if is_fused:
-            self.norm = self.random(product.width, dtype=self.dtype, scale=SMALL_SD, mean=1.0)
+            self.norm = self.random_norm(product.width)
 
     def _buffers(self, tiles: Tiles) -> tuple[int, torch.Tensor, torch.Tensor, torch.Tensor]:
         """Ids of a tile, and space for what is kept of each."""
@@ -242,10 +238,8 @@ class HeadLaunches(Launches):
         best, total = (torch.full(shape, float("nan"), device=self.device) for _ in range(2))
         return tile, best, total, torch.full((*shape, 1), -1, device=self.device)
 
-    def _launch(
-        self, copy: int, tiles: Tiles, space: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-    ) -> None:
-        """Launch with one copy into some buffers."""
+    def _launch(self, copy: int, tiles: Tiles, *space: torch.Tensor) -> None:
+        """Launch with one copy into space for maxima, sums and best ids."""
         head(
             self.inputs,
             self.weights[copy, 0],
@@ -259,8 +253,7 @@ class HeadLaunches(Launches):
     def launched(self, tiles: Tiles) -> Callable[[int], None]:
         """What launches the product with one copy, on buffers of these tiles."""
         _, *space = self._buffers(tiles)
-        kept = (space[0], space[1], space[2])
-        return lambda copy: self._launch(copy, tiles, kept)
+        return lambda copy: self._launch(copy, tiles, *space)
 
     def error(self, tiles: Tiles) -> float:
         """Largest error of maximum, logarithm of the sum, or the logit of the best id of a tile.
@@ -269,8 +262,8 @@ class HeadLaunches(Launches):
         chosen id is below the true maximum.
         """
         tile, best, total, keys = self._buffers(tiles)
-        self._launch(0, tiles, (best, total, keys))
-        logits = self._truth
+        self._launch(0, tiles, best, total, keys)
+        logits = self.truth
         num_ids, num_tiles = self.product.rows, best.shape[1]
         room = torch.full(
             (self.tokens, num_tiles * tile), float("-inf"), dtype=torch.float64, device=self.device
@@ -289,7 +282,7 @@ class HeadLaunches(Launches):
         )
 
     @cached_property
-    def _truth(self) -> torch.Tensor:
+    def truth(self) -> torch.Tensor:
         """Logits of the first copy in fp64."""
         return self.exact()
 
@@ -297,7 +290,7 @@ class HeadLaunches(Launches):
 _NUM_EMBEDDED: Final = 64
 
 
-class InputLaunches(WrittenLaunches):
+class InputLaunches(Launches):
     """Queries with keys and values of up to `FUSED_NORM_TOKENS` tokens: `input_product`.
 
     It reads rows of the embedding and the fp32 hidden states, and writes fp32 beside the fp32 residual.
@@ -309,15 +302,9 @@ class InputLaunches(WrittenLaunches):
         self.ids = torch.arange(tokens, device=self.device)
         self.embedding = self.random(_NUM_EMBEDDED, half, dtype=self.dtype)
         self.inputs = self.random(tokens, half, dtype=torch.float32)
-        self.embed_norm, self.hidden_norm = (
-            self.random(half, dtype=self.dtype, scale=SMALL_SD, mean=1.0) for _ in range(2)
-        )
+        self.embed_norm, self.hidden_norm = self.random_norm(half), self.random_norm(half)
         self.norm = self.hidden_norm
-        self.bias = (
-            self.random(product.rows, dtype=self.dtype, scale=SMALL_SD)
-            if product.has_bias
-            else None
-        )
+        self.bias = self.random_bias()
         self.out, self.residual = (
             torch.empty(tokens, rows, device=self.device, dtype=torch.float32)
             for rows in (product.rows, half)
@@ -354,12 +341,13 @@ class InputLaunches(WrittenLaunches):
         self.residual.fill_(float("nan"))
         return max(super().error(tiles), element_error(self.residual, self.inputs.double()))
 
+    @cached_property
     def truth(self) -> torch.Tensor:
         """What the first copy gives in fp64."""
         return self.exact() if self.bias is None else self.exact() + self.bias.double()
 
 
-class LinearLaunches(WrittenLaunches):
+class LinearLaunches(Launches):
     """Fusion, queries with keys and values, output projection, second half of the MLP: `linear`.
 
     Queries with keys and values are launched so for more than `FUSED_NORM_TOKENS` tokens. All read the
@@ -377,11 +365,7 @@ class LinearLaunches(WrittenLaunches):
             if product.name in {"out", "down"}
             else None
         )
-        self.bias = (
-            self.random(product.rows, dtype=self.dtype, scale=SMALL_SD)
-            if product.has_bias
-            else None
-        )
+        self.bias = self.random_bias()
 
     def launched(self, tiles: Tiles) -> Callable[[int], None]:
         """What launches the product with one copy."""
@@ -395,6 +379,7 @@ class LinearLaunches(WrittenLaunches):
             programmatic=self.programmatic,
         )
 
+    @cached_property
     def truth(self) -> torch.Tensor:
         """What the first copy gives in fp64."""
         truth = self.exact()
@@ -404,29 +389,12 @@ class LinearLaunches(WrittenLaunches):
         return truth
 
 
-def launches_of(
-    product: Product,
-    tokens: int,
-    *,
-    copies: int,
-    dtype: torch.dtype,
-    device: torch.device,
-    programmatic: bool = False,
-) -> Launches:
-    """Launches of a product, as a draft step makes them.
-
-    A test holds them against the launches of a whole draft.
-    """
-    kinds: dict[str, Callable[..., Launches]] = {
-        "gate and up": GateUpLaunches,
-        "head": HeadLaunches,
-    }
+def launches_of(product: Product, tokens: int, **how: Any) -> Launches:
+    """Launches of a product, as a draft step makes them; a test holds them against those of a whole draft."""
+    kinds: dict[str, type[Launches]] = {"gate and up": GateUpLaunches, "head": HeadLaunches}
     if tokens <= FUSED_NORM_TOKENS:
         kinds["qkv"] = InputLaunches
-    kind = kinds.get(product.name, LinearLaunches)
-    return kind(
-        product, tokens, copies=copies, dtype=dtype, device=device, programmatic=programmatic
-    )
+    return kinds.get(product.name, LinearLaunches)(product, tokens, **how)
 
 
 def products(spec: DraftSpec) -> tuple[Product, ...]:
@@ -589,17 +557,11 @@ def best_tiles(
     found = {tiles: _together(made, samples, [tiles] * len(row)) for tiles in shared}
     best = min(found, key=lambda tiles: found[tiles].time_s)
     check_spread(what, found[best].spread)
-    by_rule = None
+    by_rule = Difference(float("inf"), 0.0, 0)
     if all(rule in own for rule, own in zip(rules, right, strict=True)):
         by_rule = _together(made, samples, rules)
-    return Found(
-        tuple(row),
-        tokens,
-        best,
-        found[best].time_s,
-        float("inf") if by_rule is None else by_rule.time_s,
-        max(found[best].spread, 0.0 if by_rule is None else by_rule.spread),
-    )
+    fastest, spread = found[best].time_s, max(found[best].spread, by_rule.spread)
+    return Found(tuple(row), tokens, best, fastest, by_rule.time_s, spread)
 
 
 def num_copies(product: Product, dtype: torch.dtype, cache_bytes: int) -> int:
@@ -651,10 +613,7 @@ def tuned_rows(found: Sequence[Found], *, sm: int, record: str) -> tuple[TileRow
             tokens=power_of_two(each.tokens),
             rows=each.products[0].key[0],
             width=each.products[0].key[1],
-            block_n=each.tiles.block_n,
-            block_k=each.tiles.block_k,
-            num_warps=each.tiles.num_warps,
-            num_stages=each.tiles.num_stages,
+            **asdict(each.tiles),
             how="measured",
             record=record,
         )

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -95,21 +95,11 @@ def merged(old: Iterable[TileRow], new: Iterable[TileRow]) -> tuple[TileRow, ...
 
 def table_text(rows: Iterable[TileRow]) -> str:
     """A table as the text of its file."""
-    names = [field.name for field in fields(TileRow)]
-    parts = [
-        "\n".join(
-            [
-                "[[tiles]]",
-                *(
-                    f"{name} = {_toml(value)}"
-                    for name, value in zip(names, astuple(row), strict=True)
-                    if value != ""
-                ),
-            ]
-        )
-        for row in rows
-    ]
-    return "\n\n".join([_HEADER.rstrip(), *(parts or ["tiles = []"])]) + "\n"
+    parts = [_HEADER.rstrip()]
+    for row in rows:
+        stated = (f"{name} = {_toml(value)}" for name, value in asdict(row).items() if value != "")
+        parts.append("\n".join(["[[tiles]]", *stated]))
+    return "\n\n".join(parts if len(parts) > 1 else [*parts, "tiles = []"]) + "\n"
 
 
 def _toml(value: int | str) -> str:

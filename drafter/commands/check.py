@@ -1,11 +1,9 @@
 """`specmodel drafter check`: kernels of this machine against the fp64 reference."""
 
-import json
-
 import click
 
 from drafter.check_cases import INTERPRETED_PARAMETERS, LIMITS, CheckResult
-from drafter.commands.options import device_errors
+from drafter.commands.options import device_errors, show
 from drafter.extra import require_extra
 from drafter.own_process import run_interpreted
 from specmodel.errors import ParameterError, SpecModelError
@@ -49,30 +47,20 @@ def command(*, model: str | None, dtype: str, as_json: bool) -> None:
             results = list(checks(model, dtype=dtype, device=torch.device("cuda")))
     else:
         where = "the CPU, in Triton's interpreter"
-        _check_size(model)
-        rows = run_interpreted("check", model=model, dtype=dtype)["rows"]
-        results = [CheckResult(**row) for row in rows]
-    if as_json:
-        click.echo(json.dumps(checks_json(results, where), indent=1, allow_nan=False))
-    else:
-        click.echo(checks_text(results, where))
+        if model is not None:
+            _check_size(model)
+        answer = run_interpreted("check", model=model, dtype=dtype)
+        results = [CheckResult(**row) for row in answer["rows"]]
+    show(as_json, checks_json, checks_text, results, where)
     failed = sum(not each.passed for each in results)
     if failed:
-        raise CheckFailedError(failed, len(results))
+        raise SpecModelError(
+            f"{failed} of {len(results)} checks failed; trust no time of these kernels"
+        )
 
 
-class CheckFailedError(SpecModelError):
-    """Kernels do not compute what the reference computes."""
-
-    def __init__(self, failed: int, count: int) -> None:
-        self.failed, self.count = failed, count
-        super().__init__(f"{failed} of {count} checks failed; trust no time of these kernels")
-
-
-def _check_size(model: str | None) -> None:
+def _check_size(model: str) -> None:
     """Refuse what the interpreter would multiply for hours."""
-    if model is None:
-        return
     from drafter.floors import step_weights
     from drafter.public_models import named_subject
 

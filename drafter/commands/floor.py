@@ -1,10 +1,8 @@
 """`specmodel drafter floor`: the least time of a draft step, by draft model and GPU."""
 
-import json
-
 import click
 
-from drafter.commands.options import load_options
+from drafter.commands.options import load_options, show
 from specmodel.hardware import Gpu
 
 
@@ -30,8 +28,4 @@ def command(*, gpus: tuple[Gpu, ...], context_tokens: int, batch_size: int, as_j
         ]
         for name, shape in public_shapes().items()
     }
-    load = (context_tokens, batch_size)
-    if as_json:
-        click.echo(json.dumps(floors_json(floors, *load), indent=1, allow_nan=False))
-    else:
-        click.echo(floors_text(floors, *load))
+    show(as_json, floors_json, floors_text, floors, context_tokens, batch_size)

@@ -1,10 +1,8 @@
 """`specmodel drafter inspect`: what a checkpoint is, without reading a weight."""
 
-import json
-
 import click
 
-from drafter.commands.options import load_options
+from drafter.commands.options import load_options, show
 from drafter.public_models import named_subject
 from specmodel.hardware import Gpu
 
@@ -33,8 +31,5 @@ def command(
         step_floor(subject.spec, gpu, context_tokens=context_tokens, batch_size=batch_size)
         for gpu in gpus
     ]
-    load = (context_tokens, batch_size)
-    if as_json:
-        click.echo(json.dumps(inspection_json(subject, floors, *load), indent=1, allow_nan=False))
-    else:
-        click.echo(inspection_text(subject, floors, *load))
+    found = (subject, floors, context_tokens, batch_size)
+    show(as_json, inspection_json, inspection_text, *found)

@@ -1,5 +1,6 @@
 """Options and outputs that the commands share, and errors of a device in one line."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,10 +17,8 @@ _MOST_TOKENS: Final = 10**8
 _MOST_REQUESTS: Final = 10**5
 _MOST_GPUS: Final = 6
 
-Function = Callable[..., Any]
 
-
-def load_options(function: Function) -> Function:
+def load_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--gpu``, ``--context-tokens``, ``--batch-size`` and ``--json`` to a command."""
     options = (
         click.option(
@@ -53,8 +52,7 @@ def load_options(function: Function) -> Function:
 
 def _known(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[Gpu, ...]:
     """Devices of the catalogue whose bandwidth is known."""
-    by_name = {found.name: found for found in map(gpu, values or USUAL_GPUS)}
-    found = tuple(by_name.values())
+    found = tuple({each.name: each for each in map(gpu, values or USUAL_GPUS)}.values())
     if len(found) > _MOST_GPUS:
         raise click.BadParameter(f"at most {_MOST_GPUS} at a time", ctx, param)
     for each in found:
@@ -65,26 +63,24 @@ def _known(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     return found
 
 
+def show(
+    as_json: bool,
+    for_machines: Callable[..., Any],
+    for_people: Callable[..., str],
+    *found: Any,
+    err: bool = False,
+) -> None:
+    """Write what was found, as JSON or as text."""
+    if as_json:
+        click.echo(json.dumps(for_machines(*found), indent=1, allow_nan=False), err=err)
+    else:
+        click.echo(for_people(*found), err=err)
+
+
 def require_folder(output: Path) -> None:
     """Refuse a file whose folder does not exist."""
     if not output.absolute().parent.is_dir():
         raise OutputError(output, "cannot be written: there is no such folder")
-
-
-class OutOfMemoryError(SpecModelError, MemoryError):
-    """The device has too little memory."""
-
-    def __init__(self, reason: str, hint: str) -> None:
-        self.reason, self.hint = reason, hint
-        super().__init__(f"the device has too little memory: {reason}; {hint}")
-
-
-class DeviceFailedError(SpecModelError, RuntimeError):
-    """The device failed, or Triton cannot compile a kernel for it."""
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"the device failed, or triton cannot compile for it: {reason}")
 
 
 @contextmanager
@@ -99,8 +95,11 @@ def device_errors(hint: str) -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError as error:
-        raise OutOfMemoryError(first_line(error).partition(".")[0], hint) from None
+        reason = first_line(error).partition(".")[0]
+        raise SpecModelError(f"the device has too little memory: {reason}; {hint}") from None
     except Exception as error:
         if not (isinstance(error, torch.AcceleratorError) or is_compiler_error(error)):
             raise
-        raise DeviceFailedError(first_line(error)) from error
+        raise SpecModelError(
+            f"the device failed, or triton cannot compile for it: {first_line(error)}"
+        ) from error

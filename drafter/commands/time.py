@@ -1,7 +1,6 @@
 """`specmodel drafter time`: how long a draft step takes on this GPU, written to a record."""
 
 import dataclasses
-import json
 import math
 import tempfile
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from drafter.commands.options import device_errors, require_folder
+from drafter.commands.options import device_errors, require_folder, show
 from drafter.extra import require_extra
 from drafter.own_process import run_interpreted
 from specmodel.errors import ParameterError
@@ -149,10 +148,7 @@ def command(
             raise
         save_record(record, output)
     beside = str(output) == STANDARD_OUTPUT  # of the record
-    if as_json:
-        click.echo(json.dumps(record_json(record), indent=1, allow_nan=False), err=beside)
-    else:
-        click.echo(record_text(record), err=beside)
+    show(as_json, record_json, record_text, record, err=beside)
     click.echo(f"wrote {output}", err=True)
 
 

@@ -3,7 +3,7 @@
 import ctypes
 import warnings
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import torch
 
@@ -12,26 +12,17 @@ from specmodel.errors import ParameterError
 _WARM_RUNS: Final = 2
 
 
-class GraphPool:
-    """Memory that several graphs share for what they allocate inside; they must not run at once.
-
-    Drafts allocate nothing; what torch's own products need for a moment does.
-    """
-
-    def __init__(self) -> None:
-        self.handle = torch.cuda.graph_pool_handle()
-
-
 class CapturedRun:
     """A captured sequence of launches.
 
     The work runs before capture, since Triton compiles at a first launch and a compilation inside a
     capture fails; then once more in the mode in which torch raises at a synchronisation. drafter.md 14.
+
+    `pool` is the memory of `torch.cuda.graph_pool_handle` that several graphs share for what they allocate
+    inside; they must not run at once. Drafts allocate nothing; what torch's own products need for a moment does.
     """
 
-    def __init__(
-        self, run: Callable[[], None], *, device: torch.device, pool: "GraphPool | None" = None
-    ) -> None:
+    def __init__(self, run: Callable[[], None], *, device: torch.device, pool: Any = None) -> None:
         if device.type != "cuda":
             raise ParameterError("device", device, "a CUDA device", "run eagerly instead")
         stream = torch.cuda.Stream(device)
@@ -44,8 +35,7 @@ class CapturedRun:
         torch.cuda.current_stream(device).wait_stream(stream)
         torch.cuda.synchronize(device)
         self._graph, keeps_graph = _empty_graph()
-        handle = None if pool is None else pool.handle
-        with torch.cuda.graph(self._graph, pool=handle, stream=stream):
+        with torch.cuda.graph(self._graph, pool=pool, stream=stream):
             run()
         self.num_nodes = count_nodes(self._graph) if keeps_graph else None
         if keeps_graph:

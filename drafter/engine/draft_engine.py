@@ -1,6 +1,7 @@
 """Drafts that are asked for: shared state of all buckets, one captured graph for each."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ from drafter.engine.buckets import (
     row_bucket,
     split_bucket,
 )
-from drafter.engine.captured_run import CapturedRun, GraphPool
+from drafter.engine.captured_run import CapturedRun
 from drafter.kernels.draft_steps import NO_REQUEST, DraftShape, DraftSteps
 from drafter.kernels.launch_plan import (
     INDEX_TYPES,
@@ -78,13 +79,8 @@ class SharedState:
         """
         check_range("batch_size", bucket.batch_size, 1, self.most_requests)
         shape = DraftShape(
-            batch_size=bucket.batch_size,
-            num_steps=bucket.num_steps,
-            topk=bucket.topk,
-            num_draft_tokens=bucket.num_draft_tokens,
-            most_accepted=bucket.most_accepted,
+            **asdict(bucket),
             capacity=self.capacity,
-            num_splits=bucket.num_splits,
             is_fused=is_fused,
             is_programmatic=is_programmatic,
             keeps_logits=keeps_logits,
@@ -153,7 +149,7 @@ class DraftEngine:
         self.uses_graphs = is_cuda if uses_graphs is None else uses_graphs
         can_overlap = is_cuda and device_sm(place) >= PROGRAMMATIC_FROM_SM
         self.is_programmatic = can_overlap if is_programmatic is None else is_programmatic
-        self._pool = GraphPool() if self.uses_graphs else None
+        self._pool = torch.cuda.graph_pool_handle() if self.uses_graphs else None
         self._num_multiprocessors = (
             torch.cuda.get_device_properties(place).multi_processor_count if is_cuda else 1
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -272,21 +272,16 @@ def draft_layer(
 
     states = normed(hidden, "hidden_norm")
     x = torch.cat([normed(embeddings, "input_layernorm"), states], dim=-1)
+    seen: dict[str, Any] = {
+        "table": table,
+        "positions": positions,
+        "visible": visible,
+        "cache": cache,
+    }
     if spec.latent is None:
-        heads, cache = grouped_attention(
-            spec, weights, x, table=table, positions=positions, visible=visible, cache=cache
-        )
+        heads, cache = grouped_attention(spec, weights, x, **seen)
     else:
-        heads, cache = latent_attention(
-            spec,
-            spec.latent,
-            weights,
-            x,
-            table=table,
-            positions=positions,
-            visible=visible,
-            cache=cache,
-        )
+        heads, cache = latent_attention(spec, spec.latent, weights, x, **seen)
     residual = states if spec.norm_before_residual else hidden
     residual = residual + linear(heads, weights, f"{PREFIX}.o_proj")
     y = normed(residual, "post_attention_layernorm")

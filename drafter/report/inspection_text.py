@@ -174,7 +174,7 @@ def floors_text(floors: Mapping[str, Sequence[Floor]], context_tokens: int, batc
     start = 0
     while start < count:
         end = count
-        while end > start + 1 and _width(_table(floors, start, end)) > WIDTH:
+        while end > start + 1 and max(map(len, _table(floors, start, end).splitlines())) > WIDTH:
             end -= 1
         tables.append(_table(floors, start, end))
         start = end
@@ -196,11 +196,6 @@ def _table(floors: Mapping[str, Sequence[Floor]], start: int, end: int) -> str:
         for name, each in floors.items()
     ]
     return table([head, units, *rows], align="lr" + "r" * len(first) + "r")
-
-
-def _width(text: str) -> int:
-    """Columns of the longest line."""
-    return max(map(len, text.splitlines()))
 
 
 def floors_json(

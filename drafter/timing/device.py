@@ -8,8 +8,6 @@ import torch
 from specmodel.measurement import Clocks
 from specmodel.units import MEGA
 
-_COMPILER: Final = "triton"
-
 
 def is_compiler_error(error: BaseException) -> bool:
     """Whether Triton raised an error of its own kind.
@@ -17,7 +15,7 @@ def is_compiler_error(error: BaseException) -> bool:
     Its kinds stand in several modules and have moved between versions, so they are known by their
     package.
     """
-    return any(each.__module__.partition(".")[0] == _COMPILER for each in type(error).__mro__)
+    return any(each.__module__.partition(".")[0] == "triton" for each in type(error).__mro__)
 
 
 def is_device_failure(error: BaseException) -> bool:
@@ -40,7 +38,6 @@ def first_line(error: BaseException) -> str:
     return f"{kind}: {said}" if reason else said
 
 
-_LIBRARY: Final = "libnvidia-ml.so.1"
 _MULTIPROCESSOR_CLOCK: Final = 1
 _MEMORY_CLOCK: Final = 2
 _TEXT_BYTES: Final = 96
@@ -64,7 +61,7 @@ class DeviceFacts:
             return
         self.uuid = f"GPU-{found}"
         try:
-            library = ctypes.CDLL(_LIBRARY)
+            library = ctypes.CDLL("libnvidia-ml.so.1")
         except OSError:
             return
         if library.nvmlInit_v2() == 0:
@@ -75,10 +72,13 @@ class DeviceFacts:
 
     def clocks(self) -> Clocks | None:
         """Clocks of multiprocessors and memory at this moment."""
-        readings = [self._clock(kind) for kind in (_MULTIPROCESSOR_CLOCK, _MEMORY_CLOCK)]
-        if readings[0] is None or readings[1] is None:
+        readings = [
+            self._number("nvmlDeviceGetClockInfo", ctypes.c_uint(kind))
+            for kind in (_MULTIPROCESSOR_CLOCK, _MEMORY_CLOCK)
+        ]
+        if not readings[0] or not readings[1]:
             return None
-        return Clocks(multiprocessor_hz=readings[0], memory_hz=readings[1])
+        return Clocks(multiprocessor_hz=readings[0] * MEGA, memory_hz=readings[1] * MEGA)
 
     def driver(self) -> str | None:
         """Version of the driver."""
@@ -93,27 +93,17 @@ class DeviceFacts:
         names = {"ECC": "nvmlDeviceGetEccMode", "MIG": "nvmlDeviceGetMigMode"}
         told = []
         for name, function in names.items():
-            mode = self._mode(function)
+            mode = self._number(function, ctypes.byref(ctypes.c_uint(0)), comes_first=True)
             if mode is not None:
                 told.append(f"{name} {'on' if mode else 'off'}")
         return ", ".join(told)
 
-    def _clock(self, kind: int) -> float | None:
-        """One clock, [1/s]."""
+    def _number(self, function: str, other: object, *, comes_first: bool = False) -> int | None:
+        """What a function writes to a place before or after another argument; None where it does not answer."""
         if self._library is None:
             return None
         value = ctypes.c_uint(0)
-        status = self._library.nvmlDeviceGetClockInfo(
-            self._handle, ctypes.c_uint(kind), ctypes.byref(value)
-        )
-        return value.value * MEGA if status == 0 and value.value else None
-
-    def _mode(self, function: str) -> int | None:
-        """Current one of a pair of modes."""
-        if self._library is None:
-            return None
-        current, pending = ctypes.c_uint(0), ctypes.c_uint(0)
-        status = getattr(self._library, function)(
-            self._handle, ctypes.byref(current), ctypes.byref(pending)
-        )
-        return current.value if status == 0 else None
+        place = ctypes.byref(value)
+        arguments = (place, other) if comes_first else (other, place)
+        status = getattr(self._library, function)(self._handle, *arguments)
+        return value.value if status == 0 else None

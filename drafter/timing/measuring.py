@@ -12,7 +12,6 @@ import triton
 from drafter.checkpoint import ModelToRun
 from drafter.engine.draft_engine import PROGRAMMATIC_FROM_SM, SharedState
 from drafter.floors import step_work
-from drafter.spec import DraftSpec
 from drafter.timing.device import first_line, is_device_failure
 from drafter.timing.memory_read import ReadBuffer, kernel_times
 from drafter.timing.refusals import (
@@ -133,11 +132,15 @@ class _Run:
             most_requests=batch_size,
         )
         fill_cache(state)
+        multiprocessors = 1
+        if self.device.type == "cuda":
+            properties = torch.cuda.get_device_properties(self.device)
+            multiprocessors = properties.multi_processor_count
         return WorkSource(
             state,
             self.flush,
             self.grid,
-            _multiprocessors(self.device),
+            multiprocessors,
             is_programmatic=self.described.sm >= PROGRAMMATIC_FROM_SM,
         )
 
@@ -171,7 +174,12 @@ def _measure_batch(run: _Run, batch_size: int) -> None:
     for load in run.grid.loads(batch_size):
         if load.context_tokens not in contexts:
             continue
-        step_bytes = _step_bytes(run.model.spec, load, run.dtype)
+        step_bytes = step_work(
+            run.model.spec,
+            context_tokens=load.context_tokens,
+            batch_size=batch_size,
+            value_bytes=run.dtype.itemsize,
+        ).step_bytes
         if not run.limit.allows(load, step_bytes):
             run.findings.say(f"{load}: left out for time")
             continue
@@ -206,17 +214,6 @@ def _read_bandwidth(
     check_spread("read bandwidth", more.spread)
     _check_scatter("read bandwidth", found.samples.values())
     return (_READS - 1) * buffer.num_bytes / more.time_s
-
-
-def _step_bytes(spec: DraftSpec, load: StepLoad, dtype: torch.dtype) -> int:
-    """What a step of a load reads, [B]."""
-    work = step_work(
-        spec,
-        context_tokens=load.context_tokens,
-        batch_size=load.batch_size,
-        value_bytes=dtype.itemsize,
-    )
-    return work.step_bytes
 
 
 def _measure_load(
@@ -264,8 +261,8 @@ def _steps(
 ) -> tuple[StepTiming, DraftTiming, Timed, str]:
     """Step and whole draft of a load, and why it has no baseline where it might have one."""
     grid, what = source.grid, str(load)
-    made = load_works(source, load)
-    found = timed(what, made.works, run.stopwatch, grid.plan)
+    works, no_baseline = load_works(source, load)
+    found = timed(what, works, run.stopwatch, grid.plan)
     samples = found.samples
     flush = samples[FLUSH]
     by_depth = {depth: samples[draft_name(depth)] for depth in grid.depths}
@@ -281,9 +278,7 @@ def _steps(
     baseline = baseline_step(samples, grid.depths)
     nodes = found.nodes[name]
     timing = StepTiming(
-        batch_size=load.batch_size,
-        context_tokens=load.context_tokens,
-        topk=load.topk,
+        **load._asdict(),
         time_s=step.time_s,
         floor_s=source.work_of(load).step_bytes / run.bandwidth_bytes_per_s,
         hot_time_s=samples["hot steps"].median_s / HOT_STEPS,
@@ -294,9 +289,7 @@ def _steps(
         num_samples=step.num_samples,
     )
     draft = DraftTiming(
-        batch_size=load.batch_size,
-        context_tokens=load.context_tokens,
-        topk=load.topk,
+        **load._asdict(),
         num_steps=grid.num_steps,
         num_draft_tokens=source.tree_tokens(load.topk) or grid.num_steps + 1,
         graph_s=whole.time_s,
@@ -306,7 +299,7 @@ def _steps(
         spread=whole.spread,
         num_samples=whole.num_samples,
     )
-    no_kernel = made.no_baseline and f"torch has no kernel of attention: {made.no_baseline}"
+    no_kernel = no_baseline and f"torch has no kernel of attention: {no_baseline}"
     return timing, draft, found, no_kernel or baseline.why_none
 
 
@@ -343,29 +336,18 @@ def _claimed(found: Difference) -> float | None:
     return found.time_s if found.time_s > 0 else None
 
 
-def _multiprocessors(device: torch.device) -> int:
-    """Multiprocessors of the device; 1 without one, [-]."""
-    if device.type != "cuda":
-        return 1
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)
-
-
-def _shapes(spec: DraftSpec) -> DraftShapes:
-    """Shapes for the record."""
-    names = {each.name for each in fields(DraftShapes)} - {"attention"}
-    counts: dict[str, Any] = {name: getattr(spec, name) for name in names}
-    return DraftShapes(**counts, attention="grouped" if spec.latent is None else "latent")
-
-
 def _record(run: _Run) -> DraftRecord:
     """The record of what was found."""
     model, device, findings, stopwatch = run.model, run.described, run.findings, run.stopwatch
     findings.note_conditions(is_dry=stopwatch.kind == DRY)
+    names = {each.name for each in fields(DraftShapes)} - {"attention"}
+    counts: dict[str, Any] = {name: getattr(model.spec, name) for name in names}
+    attention = "grouped" if model.spec.latent is None else "latent"
     return DraftRecord(
         kind=stopwatch.kind,
         draft_model=model.name,
         layout=model.layout,
-        shapes=_shapes(model.spec),
+        shapes=DraftShapes(**counts, attention=attention),
         dtype=str(run.dtype).removeprefix("torch."),
         substituted=model.substituted,
         device=device.name,

@@ -1,14 +1,14 @@
 """Stopwatches: of a CUDA device, and a dry one whose times are made up."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import torch
 import triton
 
-from drafter.engine.captured_run import CapturedRun, GraphPool
+from drafter.engine.captured_run import CapturedRun
 from drafter.kernels.launch_plan import device_sm
 from drafter.timing.device import DeviceFacts
 from drafter.timing.refusals import Samples, check_clocks, check_compilations
@@ -32,11 +32,9 @@ class Prepared(Protocol):
     @property
     def num_nodes(self) -> int | None:
         """Nodes of its graph; None where nothing was captured or counted, [-]."""
-        ...
 
     def replay(self) -> None:
         """Launch it once."""
-        ...
 
 
 class Described(NamedTuple):
@@ -55,40 +53,31 @@ class Stopwatch(Protocol):
     @property
     def kind(self) -> str:
         """``measured`` for a device's own clock, ``dry`` for made-up times."""
-        ...
 
     @property
     def cache_bytes(self) -> int | None:
         """Last-level cache of the device; None where it does not say, [B]."""
-        ...
 
     def described(self) -> Described:
         """Return the device in words."""
-        ...
 
     def free_bytes(self) -> int:
         """Return the memory that is free, [B]."""
-        ...
 
     def prepared(self, work: Work) -> Prepared:
         """Compile and capture a work."""
-        ...
 
     def sample_s(self, prepared: Prepared, replays: int) -> float:
         """Mean time of one replay over several in a row, [s]."""
-        ...
 
     def host_s(self) -> float:
         """Clock of the host, [s]."""
-        ...
 
     def clocks(self) -> Clocks | None:
         """Clocks of the device now; None where they cannot be read."""
-        ...
 
     def compilations(self) -> int:
         """Kernels that this process compiled so far, [-]."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +106,12 @@ def timed(what: str, works: Sequence[Work], stopwatch: Stopwatch, plan: SamplePl
     the device meets all works alike. drafter.md 20.
     """
     ready = {work.name: stopwatch.prepared(work) for work in works}
-    _warm_up(ready, stopwatch, plan)
+    begun = stopwatch.host_s()
+    while True:  # once at least
+        for prepared in ready.values():
+            stopwatch.sample_s(prepared, plan.replays)
+        if stopwatch.host_s() - begun >= plan.warm_up_s:
+            break
     compiled = stopwatch.compilations()
     readings = [stopwatch.clocks()]
     runs: list[dict[str, list[float]]] = []
@@ -139,16 +133,6 @@ def timed(what: str, works: Sequence[Work], stopwatch: Stopwatch, plan: SamplePl
     )
 
 
-def _warm_up(ready: Mapping[str, Prepared], stopwatch: Stopwatch, plan: SamplePlan) -> None:
-    """Replay all works in turns, once at least."""
-    begun = stopwatch.host_s()
-    while True:
-        for prepared in ready.values():
-            stopwatch.sample_s(prepared, plan.replays)
-        if stopwatch.host_s() - begun >= plan.warm_up_s:
-            return
-
-
 class CudaStopwatch:
     """Times works on one CUDA device.
 
@@ -164,7 +148,7 @@ class CudaStopwatch:
         properties = torch.cuda.get_device_properties(device)
         self.cache_bytes: int | None = getattr(properties, "L2_cache_size", None)
         self.facts = DeviceFacts(device)
-        self._pool = GraphPool()
+        self._pool = torch.cuda.graph_pool_handle()
         self._compilations = 0
         self._hook_before = triton.knobs.runtime.jit_post_compile_hook
         triton.knobs.runtime.jit_post_compile_hook = self._count

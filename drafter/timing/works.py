@@ -28,7 +28,6 @@ from drafter.timing.refusals import (
 from drafter.timing.stopwatch import SamplePlan, Work
 from specmodel.errors import ParameterError, SpecModelError
 
-_WINDOWED: Final = "a sliding window"
 _NO_KERNEL: Final = (
     "no viable backend",
     "no available kernel",
@@ -70,7 +69,7 @@ class TorchBaseline:
     ) -> None:
         if spec.sliding_window is not None:
             raise ParameterError(
-                "attention", _WINDOWED, "without one", "there is no baseline for it"
+                "attention", "a sliding window", "without one", "there is no baseline for it"
             )
         if not isinstance(packed.attention, GroupedWeights):
             raise ParameterError(
@@ -162,9 +161,7 @@ class TorchBaseline:
         self.keys[:, :, rows] = self._rotated(key, rows)
         self.values[:, :, rows] = value
         seen = slice(0, place + count)
-        bias = None
-        if count > 1:
-            bias = causal_lower_right(count, place + count)
+        bias = causal_lower_right(count, place + count) if count > 1 else None
         try:
             attended = torch.nn.functional.scaled_dot_product_attention(
                 self._rotated(query, rows),
@@ -448,40 +445,33 @@ class BaselineFailedError(SpecModelError, RuntimeError):
         super().__init__(f"{load}: the torch baseline failed: {reason}")
 
 
-class LoadWorks(NamedTuple):
-    """Works of a load."""
-
-    works: list[Work]
-    no_baseline: str = ""
-
-
-def load_works(source: WorkSource, load: StepLoad) -> LoadWorks:
-    """Works that time the steps and the whole draft of a load.
+def load_works(source: WorkSource, load: StepLoad) -> tuple[list[Work], str]:
+    """Works that time the steps and the whole draft of a load, and why torch has no kernel for its baseline.
 
     The step alone reads what the extend pass before it left, which is what it left at capture.
     """
     grid = source.grid
     steps = source.buffers(load, grid.accepted[0])
-    pace = _pace(source, load)
-    step_s = pace.step_s
+    step_s, extend_s = _pace(source, load)
     works = [source.flush_alone()]
-    works += [_draft_work(source, steps, pace, depth) for depth in grid.depths]
+    works += [_draft_work(source, load, steps, depth) for depth in grid.depths]
     if load.topk > 1:
-        whole_s = pace.drafted_s(grid.num_steps) + 0.05 * step_s
+        whole_s = extend_s + (grid.num_steps - 1) * step_s + 0.05 * step_s
         works.append(source.flushed("whole tree", steps.run, whole_s))
     works.append(source.flushed("cold step", lambda: steps.step(1), 1.05 * step_s))
-    works.append(Work("hot steps", lambda: _repeat_step(steps), 0.9 * HOT_STEPS * step_s))
-    if not has_baseline(source.state.spec, load):
-        return LoadWorks(works)
+    works.append(Work("hot steps", partial(_repeat_step, steps), 0.9 * HOT_STEPS * step_s))
+    spec = source.state.spec
+    if load.topk > 1 or spec.sliding_window is not None or spec.latent is not None:
+        return works, ""
     run = _baseline(source, load)
     try:
         run(min(2, grid.num_steps))  # both kinds of pass, before anything is captured
     except NoAttentionKernelError as error:
-        return LoadWorks(works, error.reason)
+        return works, error.reason
     for depth in sorted({min(grid.depths), max(grid.depths)}):
-        made_up_s = 1.5 * pace.drafted_s(depth)
+        made_up_s = 1.5 * (extend_s + (depth - 1) * step_s)
         works.append(source.flushed(baseline_name(depth), partial(run, depth), made_up_s))
-    return LoadWorks(works)
+    return works, ""
 
 
 def deepest_draft(source: WorkSource, load: StepLoad) -> Work:
@@ -491,7 +481,7 @@ def deepest_draft(source: WorkSource, load: StepLoad) -> Work:
     """
     grid = source.grid
     steps = source.buffers(load, grid.accepted[0])
-    return _draft_work(source, steps, _pace(source, load), grid.num_steps)
+    return _draft_work(source, load, steps, grid.num_steps)
 
 
 def extend_works(source: WorkSource, load: StepLoad, accepted: Sequence[int]) -> list[Work]:
@@ -508,27 +498,18 @@ def extend_works(source: WorkSource, load: StepLoad, accepted: Sequence[int]) ->
     return works
 
 
-class _Pace(NamedTuple):
-    """What a dry run says of a load, [s]."""
-
-    step_s: float
-    extend_s: float
-
-    def drafted_s(self, depth: int) -> float:
-        """A draft of so many tokens, [s]."""
-        return self.extend_s + (depth - 1) * self.step_s
-
-
-def _pace(source: WorkSource, load: StepLoad) -> _Pace:
-    """Times that are made up for a load."""
+def _pace(source: WorkSource, load: StepLoad) -> tuple[float, float]:
+    """Made-up times of a step and of the extend pass before it, [s]."""
     work = source.work_of(load)
     step_s = 1.3 * work.step_bytes / MADE_UP_BYTES_PER_S
-    return _Pace(step_s, step_s + 1.3 * work.extend_bytes / MADE_UP_BYTES_PER_S)
+    return step_s, step_s + 1.3 * work.extend_bytes / MADE_UP_BYTES_PER_S
 
 
-def _draft_work(source: WorkSource, steps: DraftSteps, pace: _Pace, depth: int) -> Work:
+def _draft_work(source: WorkSource, load: StepLoad, steps: DraftSteps, depth: int) -> Work:
     """A draft of so many tokens after a flush."""
-    return source.flushed(draft_name(depth), partial(_draft, steps, depth), pace.drafted_s(depth))
+    step_s, extend_s = _pace(source, load)
+    drafted_s = extend_s + (depth - 1) * step_s
+    return source.flushed(draft_name(depth), partial(_draft, steps, depth), drafted_s)
 
 
 def _draft(steps: DraftSteps, depth: int) -> None:
@@ -542,11 +523,6 @@ def _repeat_step(steps: DraftSteps) -> None:
     """The first step several times in a row."""
     for _ in range(HOT_STEPS):
         steps.step(1)
-
-
-def has_baseline(spec: DraftSpec, load: StepLoad) -> bool:
-    """Whether there is a torch baseline for a load."""
-    return load.topk == 1 and spec.sliding_window is None and spec.latent is None
 
 
 def _baseline(source: WorkSource, load: StepLoad) -> Callable[[int], None]:
