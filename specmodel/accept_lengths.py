@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from specmodel.ask import Ask
 from specmodel.errors import Note, ParameterError, UsageError
 from specmodel.question import AcceptLength, Configuration, Estimate, longest_accept_length
+from specmodel.statistics import NORMAL_95
 
 # A cold prediction from one number needs nothing of the acceptance models, so they load on demand.
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-_NORMAL_95 = 1.6448536269514722
 _ROUNDING = 5e-3  # an accept length printed with two decimals may pass its limit by half a unit
 
 
@@ -55,7 +55,7 @@ def accept_lengths(
         return found
     from specmodel.acceptance import TRANSFER_PRIOR
 
-    width = math.exp(_NORMAL_95 * TRANSFER_PRIOR.total_sd)
+    width = math.exp(NORMAL_95 * TRANSFER_PRIOR.total_sd)
     median = TRANSFER_PRIOR.median
     transfer = Note(
         "transfer",
@@ -92,9 +92,8 @@ def accept_length_draws(
     if found.as_logged is not None:
         from specmodel.acceptance import TRANSFER_PRIOR
 
-        factor = TRANSFER_PRIOR.median * np.exp(
-            TRANSFER_PRIOR.total_sd * rng.standard_normal((num_draws, 1))
-        )
+        error = TRANSFER_PRIOR.total_sd * rng.standard_normal((num_draws, 1))
+        factor = TRANSFER_PRIOR.median * np.exp(error)
         drawn = np.clip(1.0 + factor * (drawn - 1.0), 1.0, np.maximum(steps + 1.0, median))
     return np.asarray(drawn)
 
@@ -114,23 +113,19 @@ def _from_list(
         full = given.to_full()
     measured = full.num_steps
     if ask.accept_depth not in {None, measured}:
-        raise UsageError(
-            "--accept-depth with --accept only",
-            f"a list of {measured} accuracies belongs to depth {measured}",
-        )
+        why = f"a list of {measured} accuracies belongs to depth {measured}"
+        raise UsageError("--accept-depth with --accept only", why)
     notes = [Note(one.code.replace("-", "_"), one.message) for one in check_shape(given)]
     depths = [measured if one.num_steps is None else int(one.num_steps) for one in configurations]
     if max(depths) <= measured:
         values = [AcceptLength.exact(full.accept_length(depth)) for depth in depths]
     else:
         values = _spread(tail_spread(full, depths))
-        notes.append(
-            Note(
-                "accept_length_carried",
-                f"the list ends at depth {measured}; deeper accept lengths are carried there by the "
-                "tail model, and the spread over tail families is in the interval",
-            )
+        what = (
+            f"the list ends at depth {measured}; deeper accept lengths are carried there by the "
+            "tail model, and the spread over tail families is in the interval"
         )
+        notes.append(Note("accept_length_carried", what))
     notes += _tree_note(configurations)
     within = tuple(map(_within, values, configurations))
     return AcceptLengths(within, None, measured, full, tuple(notes))
@@ -153,11 +148,8 @@ def _from_number(
     elif measured is None:
         measured = calibrated_depth
         if measured is None:
-            raise UsageError(
-                "--accept-depth",
-                "one accept length cannot stand for several depths, and nothing says at which it "
-                "was measured",
-            )
+            why = "one accept length cannot stand for several depths, and nothing says at which it "
+            raise UsageError("--accept-depth", f"{why}was measured")
     there = [one for one in configurations if one.num_steps == measured]
     for one in there or [Configuration(num_steps=measured)]:
         _check(value, one)
@@ -176,23 +168,16 @@ def _from_number(
         "tail model; one number says little of the curve, a list of accuracies (--full, "
         "--conditional) or a run there says more",
     )
-    return AcceptLengths(
-        values=tuple(
-            _within(_as_sure_as(given, one), configuration)
-            for one, configuration in zip(carried, configurations, strict=True)
-        ),
-        as_logged=None,
-        measured_depth=whole,
-        curve=full_accuracy_from_accept_length(value, whole),
-        notes=(note, *_tree_note(configurations)),
-    )
+    values = map(_within, [_as_sure_as(given, one) for one in carried], configurations)
+    curve = full_accuracy_from_accept_length(value, whole)
+    return AcceptLengths(tuple(values), None, whole, curve, (note, *_tree_note(configurations)))
 
 
 def _spread(carried: "CarriedAcceptLength | TailSpread") -> list[AcceptLength]:
     """Accept lengths of the tail model."""
     columns = (carried.value, carried.low, carried.high, carried.sd)
     return [
-        AcceptLength(estimate=Estimate(median=value, low=low, high=high), log_sd=sd / value)
+        AcceptLength(estimate=Estimate(value, low, high), log_sd=sd / value)
         for value, low, high, sd in zip(*(one.tolist() for one in columns), strict=True)
     ]
 
@@ -202,14 +187,9 @@ def _as_sure_as(given: AcceptLength, carried: AcceptLength) -> AcceptLength:
     if not given.log_sd:
         return carried
     before, after = given.estimate, carried.estimate
-    return AcceptLength(
-        estimate=Estimate(
-            median=after.median,
-            low=after.low * before.low / before.median,
-            high=after.high * before.high / before.median,
-        ),
-        log_sd=math.hypot(given.log_sd, carried.log_sd),
-    )
+    low, high = (after.low * before.low / before.median, after.high * before.high / before.median)
+    log_sd = math.hypot(given.log_sd, carried.log_sd)
+    return AcceptLength(estimate=Estimate(after.median, low, high), log_sd=log_sd)
 
 
 def _check(value: float, configuration: Configuration) -> None:
@@ -244,23 +224,18 @@ def _within(value: AcceptLength, configuration: Configuration) -> AcceptLength:
             f"at most {longest:g}, the most that a round emits",
             "it cannot be above the tokens that are verified (--num-draft-tokens)",
         )
-    high = max(longest, estimate.median)
-    return AcceptLength(
-        estimate=Estimate(median=estimate.median, low=estimate.low, high=high), log_sd=value.log_sd
-    )
+    cut = Estimate(estimate.median, estimate.low, max(longest, estimate.median))
+    return AcceptLength(estimate=cut, log_sd=value.log_sd)
 
 
 def _tree_note(configurations: Sequence[Configuration]) -> list[Note]:
     """What is to be said where a chain's acceptance is used for a tree."""
-    if all((one.topk or 1.0) <= 1.0 for one in configurations):
-        return []
-    return [
-        Note(
-            "chain_acceptance_for_a_tree",
-            "these accuracies are those of a chain; a tree of the same depth accepts more, how much "
-            "depends on its width: measure its accept length and give it with --accept",
-        )
-    ]
+    what = (
+        "these accuracies are those of a chain; a tree of the same depth accepts more, how much "
+        "depends on its width: measure its accept length and give it with --accept"
+    )
+    tree = any((one.topk or 1.0) > 1.0 for one in configurations)
+    return [Note("chain_acceptance_for_a_tree", what)] if tree else []
 
 
 def _served(logged: AcceptLength, configuration: Configuration) -> AcceptLength:
@@ -274,12 +249,8 @@ def _served(logged: AcceptLength, configuration: Configuration) -> AcceptLength:
         return logged
     served = TRANSFER_PRIOR.median * accepted
     log_sd = math.hypot(TRANSFER_PRIOR.total_sd, logged.log_sd * median / accepted)
-    width = math.exp(_NORMAL_95 * log_sd)
-    return AcceptLength(
-        estimate=Estimate(
-            median=min(1.0 + served, most),
-            low=1.0 + served / width,
-            high=min(1.0 + served * width, most),
-        ),
-        log_sd=log_sd * served / (1.0 + served),
+    width = math.exp(NORMAL_95 * log_sd)
+    estimate = Estimate(
+        min(1.0 + served, most), 1.0 + served / width, min(1.0 + served * width, most)
     )
+    return AcceptLength(estimate=estimate, log_sd=log_sd * served / (1.0 + served))

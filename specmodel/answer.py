@@ -12,13 +12,7 @@ from specmodel.accept_lengths import AcceptLengths, accept_length_draws, accept_
 from specmodel.ask import Ask, calibrated_depth, configurations, question_of
 from specmodel.errors import Note, ParameterError, UsageError
 from specmodel.notes import calibration_notes, depth_note, prediction_notes
-from specmodel.prediction import (
-    Prediction,
-    accept_length_for,
-    counted,
-    predict,
-    question_rows,
-)
+from specmodel.prediction import Prediction, accept_length_for, counted, predict, question_rows
 from specmodel.question import (
     AcceptLength,
     Configuration,
@@ -50,23 +44,18 @@ class Model(Protocol):
     @property
     def notes(self) -> tuple[Note, ...]:
         """Remarks that hold for every prediction."""
-        ...
 
     def predict(self, questions: list[Question]) -> tuple[Prediction, ...]:
         """Speed-up and what belongs to it, in the order of the questions."""
-        ...
 
     def notes_on(self, prediction: Prediction, *, accept_known: bool) -> tuple[Note, ...]:
         """Remarks on one prediction."""
-        ...
 
     def accept_length_needed(self, prediction: Prediction, target_speedup: float) -> Estimate:
         """Accept length that a predicted configuration needs for a speed-up."""
-        ...
 
     def choose_depth(self, questions: list[Question], found: AcceptLengths) -> "DepthChoice":
         """Best of the depths of the questions and of no speculation."""
-        ...
 
 
 class RelativeModel(NamedTuple):
@@ -91,16 +80,12 @@ class RelativeModel(NamedTuple):
         """The best of the depths and of no speculation."""
         from specmodel.optimum import choose_depth
 
-        first = questions[0]
-        nothing = replace(
-            first,
-            accept_length=AcceptLength.exact(1.0),
-            configuration=Configuration(
-                num_steps=0.0,
-                batch_size=first.configuration.batch_size,
-                context_tokens=first.configuration.context_tokens,
-            ),
+        at = questions[0].configuration
+        load = Configuration(
+            num_steps=0.0, batch_size=at.batch_size, context_tokens=at.context_tokens
         )
+        one = AcceptLength.exact(1.0)
+        nothing = replace(questions[0], accept_length=one, configuration=load)
         rng = np.random.default_rng(_SEED)
         drawn = accept_length_draws(found, depths_of(questions), num_draws=NUM_DRAWS, rng=rng)
         found_best = choose_depth(
@@ -235,9 +220,8 @@ class Answer(NamedTuple):
     def prediction(self) -> Prediction:
         """That of the only depth."""
         if len(self.depths) > 1:
-            raise AttributeError(
-                "several depths were asked for: see .depths, .best and .to_frame()"
-            )
+            several = "several depths were asked for: see .depths, .best and .to_frame()"
+            raise AttributeError(several)
         return self.depths[0].prediction
 
     @property
@@ -304,12 +288,8 @@ class Answer(NamedTuple):
         }
         choice = self.choice
         if choice is not None:
-            candidates = zip(
-                choice.num_steps.tolist(),
-                choice.probability_best.tolist(),
-                choice.expected_regret.tolist(),
-                strict=True,
-            )
+            columns = (choice.num_steps, choice.probability_best, choice.expected_regret)
+            candidates = zip(*(one.tolist() for one in columns), strict=True)
             record |= {
                 "best_num_steps": choice.best_num_steps,
                 "probability_best": choice.probability,
@@ -360,22 +340,14 @@ class Answer(NamedTuple):
             record["speedup_ratio"] = estimate_json(self.rig.speedup_ratio)
             record["output_ratio"] = self.rig.output_ratio
         if self.ask.claim is not None and depth is self.depths[-1]:
-            record["claims"] = [
-                {
-                    "accept_length": one.accept_length,
-                    "required_conditional_accuracy": one.conditional,
-                }
-                for one in self.claims
-            ]
+            names = ("accept_length", "required_conditional_accuracy")
+            record["claims"] = [dict(zip(names, one, strict=True)) for one in self.claims]
         return record
 
 
 _RATES = (
-    "speedup",
-    "output_tokens_per_s",
-    "tpot_ms",
-    "per_user_tokens_per_s",
-    "probability_faster",
+    *("speedup", "output_tokens_per_s", "tpot_ms"),
+    *("per_user_tokens_per_s", "probability_faster"),
 )
 
 

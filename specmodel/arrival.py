@@ -76,9 +76,10 @@ class BatchServer:
         tokens = np.asarray(accept_length, dtype=np.float64)
         if times.ndim < 1 or not times.shape[-1]:
             raise ParameterError("step_time_s", times.shape, "times for 1 running request or more")
+        tiny = np.finfo(np.float64).tiny
         for name, values, least in (
-            ("step_time_s", times, np.finfo(np.float64).tiny),
-            ("output_tokens", np.asarray(output_tokens), np.finfo(np.float64).tiny),
+            ("step_time_s", times, tiny),
+            ("output_tokens", np.asarray(output_tokens), tiny),
             ("accept_length", tokens, 1.0),
             ("prefill_time_s", np.asarray(prefill_time_s), 0.0),
         ):

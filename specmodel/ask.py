@@ -82,16 +82,18 @@ def configurations(system: "Calibration", ask: Ask) -> list[Configuration]:
     topk = ask.topk
     if topk is None:  # a chain where the points hold chains
         topk = 1.0 if not topks or 1.0 in topks else _single(system, "topk")
-    load = {
-        name: given if given is not None else _single(system, name)
-        for name, given in (("batch_size", ask.batch_size), ("context_tokens", ask.context_tokens))
-    }
+    batch, context = ask.batch_size, ask.context_tokens
+    if batch is None:
+        batch = _single(system, "batch_size")
+    if context is None:
+        context = _single(system, "context_tokens")
     found = [
         Configuration(
             num_steps=None if depth is None else float(depth),
             topk=topk,
             num_draft_tokens=_draft_tokens(system, ask, depth, topk or 1.0),
-            **load,
+            batch_size=batch,
+            context_tokens=context,
         )
         for depth in depths
     ]
@@ -105,13 +107,10 @@ def _single(system: "Calibration", name: str) -> float | None:
     """The calibration's only value of a quantity; None where it states none."""
     values = {getattr(one, name) for one in system.configurations}
     if len(values) > 1:
-        known = ", ".join(
-            "not stated" if value is None else f"{value:g}"
-            for value in sorted(values, key=lambda value: -1.0 if value is None else value)
-        )
-        raise UsageError(
-            _OPTIONS[name], f"the calibration holds several values of {name} ({known})"
-        )
+        stated = [f"{value:g}" for value in sorted(values - {None})]
+        known = ", ".join(["not stated"] * (None in values) + stated)
+        why = f"the calibration holds several values of {name} ({known})"
+        raise UsageError(_OPTIONS[name], why)
     return values.pop() if values else None
 
 
@@ -130,10 +129,8 @@ def _draft_tokens(
     if len(known) == 1:
         return known.pop()
     if topk > 1:
-        raise UsageError(
-            "--num-draft-tokens",
-            "a tree's number of verified tokens does not follow from its depth",
-        )
+        why = "a tree's number of verified tokens does not follow from its depth"
+        raise UsageError("--num-draft-tokens", why)
     return None
 
 
@@ -231,14 +228,11 @@ def ask_of(
     if accepted is not None and not isinstance(accepted, int | float | AcceptLength):
         from specmodel.acceptance import ConditionalAccuracy, FullAccuracy
 
-        conditional = isinstance(accepted, ConditionalAccuracy)
-        given = (
-            accepted.values
-            if isinstance(accepted, FullAccuracy | ConditionalAccuracy)
-            else accepted
-        )
-        values = tuple(float(value) for value in given)
-        known = {"conditional_accuracy" if conditional else "full_accuracy": values}
+        name = "conditional" if isinstance(accepted, ConditionalAccuracy) else "full"
+        if isinstance(accepted, FullAccuracy | ConditionalAccuracy):
+            accepted = accepted.values
+        values = tuple(map(float, accepted))
+        known = {f"{name}_accuracy": values}
         most = int(BOUNDS["num_steps"].most)
         if not 1 <= len(values) <= most:
             raise ParameterError("accuracies", f"{len(values)} of them", f"1 to {most}")
@@ -247,30 +241,22 @@ def ask_of(
         wanted: Iterable[Any] = depths if isinstance(depths, Iterable) else (depths,)
         steps: tuple[Any, ...] = tuple(wanted) or (math.nan,)  # none is no depth
         ask = ask._replace(num_steps=steps)
-    for name, least in (
-        ("num_steps", 1),
-        ("accept_depth", 1),
-        ("topk", 1),
-        ("num_draft_tokens", 1),
-    ):
+    for name in ("num_steps", "accept_depth", "topk", "num_draft_tokens"):
         most = int(BOUNDS["num_steps" if name == "accept_depth" else name].most)
         value = getattr(ask, name)
         for one in value if isinstance(value, tuple) else (value,):
-            if one is not None and not (least <= one <= most and float(one).is_integer()):
-                raise ParameterError(name, f"{one:g}", f"a whole number from {least} to {most}")
+            if one is not None and not (1 <= one <= most and float(one).is_integer()):
+                raise ParameterError(name, f"{one:g}", f"a whole number from 1 to {most}")
     if ask.num_steps is not None:
         ask = ask._replace(num_steps=tuple(sorted({int(one) for one in ask.num_steps})))
     for name, quantity in _NUMBERS.items():
         value, bounds = getattr(ask, name), BOUNDS[quantity]
         if value is None or isinstance(value, AcceptLength):
             continue
-        low = (
-            False if quantity == "accept_length" else value < bounds.least
-        )  # said with a hint later
+        low = quantity != "accept_length" and value < bounds.least  # that is said with a hint later
         if not math.isfinite(value) or value > bounds.most or low:
-            raise ParameterError(
-                name.replace("accept_length", "accept length"), f"{value:g}", f"finite, in {bounds}"
-            )
+            said = name.replace("accept_length", "accept length")
+            raise ParameterError(said, f"{value:g}", f"finite, in {bounds}")
     return ask
 
 

@@ -7,7 +7,7 @@ each row; the ``.toml`` beside them says what the columns mean.
 import csv
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -57,23 +57,19 @@ class Gpu:
     def bandwidth_bytes_per_s(self) -> float:
         """Datasheet bandwidth, which must be known; read kernels reach 0.79 to 0.98 of it on most cards."""
         if self.memory_bandwidth_bytes_per_s is None:
-            raise ParameterError(
-                "gpu", self.name, "a device whose memory bandwidth is known", self.notes
-            )
+            allowed = "a device whose memory bandwidth is known"
+            raise ParameterError("gpu", self.name, allowed, self.notes)
         return self.memory_bandwidth_bytes_per_s
 
     def flop_per_s(self, dtype: str) -> float:
         """Dense rate of products on operands stored so, FP32 accumulation where a card halves that rate."""
         rate = RATE_OF_DTYPE.get(dtype.casefold().strip())
         if rate is None:
-            raise ParameterError(
-                "dtype", repr(dtype[:LONGEST_DTYPE]), f"one of {list(RATE_OF_DTYPE)}"
-            )
+            short = repr(dtype[:LONGEST_DTYPE])
+            raise ParameterError("dtype", short, f"one of {list(RATE_OF_DTYPE)}")
         if rate not in self.dense_flop_per_s:
-            known = ", ".join(self.dense_flop_per_s) or "none"
-            raise ParameterError(
-                "dtype", dtype, f"a precision with a rate on {self.name}", f"known: {known}"
-            )
+            known = f"known: {', '.join(self.dense_flop_per_s) or 'none'}"
+            raise ParameterError("dtype", dtype, f"a precision with a rate on {self.name}", known)
         return self.dense_flop_per_s[rate]
 
 
@@ -119,7 +115,7 @@ def gpu(name: str) -> Gpu:
     >>> gpu("nvidia-rtx_pro_6000 server").name
     'RTX PRO 6000 Blackwell Server'
     """
-    return _found("GPU", name, gpus(), _gpu_names())
+    return _found("GPU", name, gpus)
 
 
 def interconnect(name: str) -> Interconnect:
@@ -128,7 +124,7 @@ def interconnect(name: str) -> Interconnect:
     >>> interconnect("NVLink-4").per_direction_bytes_per_s / 1e9
     450.0
     """
-    return _found("interconnect", name, interconnects(), _interconnect_names())
+    return _found("interconnect", name, interconnects)
 
 
 def rows(file: str) -> list[dict[str, str]]:
@@ -143,22 +139,15 @@ def _folded(name: str) -> str:
 
 
 @cache
-def _gpu_names() -> Mapping[str, str]:
-    return _names(gpus())
-
-
-@cache
-def _interconnect_names() -> Mapping[str, str]:
-    return _names(interconnects())
-
-
-def _names(devices: Mapping[str, Device]) -> Mapping[str, str]:
+def _names(catalogue: Callable[[], Mapping[str, Gpu | Interconnect]]) -> Mapping[str, str]:
     """Catalogue name of every folded name and alias; names win over aliases."""
+    devices = catalogue()
     names = {_folded(alias): each.name for each in devices.values() for alias in each.aliases}
     return {**names, **{_folded(name): name for name in devices}}
 
 
-def _found(what: str, name: str, devices: Mapping[str, Device], names: Mapping[str, str]) -> Device:
+def _found(what: str, name: str, catalogue: Callable[[], Mapping[str, Device]]) -> Device:
+    devices, names = catalogue(), _names(catalogue)
     short = str(name)[:LONGEST_NAME]
     folded = _folded(short)
     if folded in names and len(short) == len(str(name)):
@@ -166,6 +155,9 @@ def _found(what: str, name: str, devices: Mapping[str, Device], names: Mapping[s
     close = difflib.get_close_matches(folded, names, n=8, cutoff=0.5)
     closest = list(dict.fromkeys(names[each] for each in close))
     raise UnknownKeyError(what, short, closest[:5] or list(devices))
+
+
+_FLOATS = ("fp16", "bf16", "fp8", "fp4")
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -177,10 +169,7 @@ def _gpu(row: Mapping[str, str]) -> Gpu:
         return float(row[column]) * unit if row[column] else None
 
     rates = {
-        "fp16": number("fp16_dense_tflop_per_s", TERA),
-        "bf16": number("bf16_dense_tflop_per_s", TERA),
-        "fp8": number("fp8_dense_tflop_per_s", TERA),
-        "fp4": number("fp4_dense_tflop_per_s", TERA),
+        **{name: number(f"{name}_dense_tflop_per_s", TERA) for name in _FLOATS},
         "int8": number("int8_dense_top_per_s", TERA),
     }
     return Gpu(

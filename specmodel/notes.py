@@ -10,7 +10,7 @@ from specmodel.cost import UNKNOWN_DEPTH_NUM_STEPS
 from specmodel.errors import Note
 from specmodel.posterior import NEW
 from specmodel.prediction import Prediction, question_rows
-from specmodel.question import Configuration, longest_accept_length
+from specmodel.question import longest_accept_length
 
 if TYPE_CHECKING:
     from specmodel.calibration import Calibration
@@ -34,10 +34,7 @@ _AXES: Final = {
     "batch_size": "batch",
     "context_tokens": "context",
 }
-_PRICED_BY_RIG: Final = (
-    "batch_size",
-    "context_tokens",
-)  # the physical form knows more than the points
+_PRICED_BY_RIG: Final = ("batch_size", "context_tokens")  # the physical form knows more of them
 
 
 ROUNDING: Final = 5e-3
@@ -47,14 +44,12 @@ ROUNDING: Final = 5e-3
 def calibration_notes(system: "Calibration") -> tuple[Note, ...]:
     """Remarks that hold for every prediction of a calibration: no points, or broken baselines."""
     if not system.num_points:
-        return (
-            Note(
-                "packaged_prior",
-                f"no points of this system: constants are the packaged prior, learned from "
-                f"{len(system.prior.learned_from)} public systems; one benchmark point and "
-                "`specmodel fit` make this an answer about your system",
-            ),
+        what = (
+            "no points of this system: constants are the packaged prior, learned from "
+            f"{len(system.prior.learned_from)} public systems; one benchmark point and "
+            "`specmodel fit` make this an answer about your system"
         )
+        return (Note("packaged_prior", what),)
     said = system.broken_baselines
     if not said:
         return ()
@@ -70,10 +65,8 @@ def held_to_a_step(prediction: Prediction) -> tuple[Note, ...]:
     implied = prediction.implied_round_cost
     if implied >= 1.0 - ROUNDING:
         return ()
-    said = (
-        f"a round of {implied:.3g} steps is implied; none takes less than one, so it is taken as 1"
-    )
-    return (Note("round_cost_held", said),)
+    said = f"a round of {implied:.3g} steps is implied; none takes less than one"
+    return (Note("round_cost_held", f"{said}, so it is taken as 1"),)
 
 
 def depth_note(system: "Calibration", points_depth: int | None) -> tuple[Note, ...]:
@@ -115,32 +108,23 @@ def prediction_notes(
 def _outside_the_points(system: "Calibration", prediction: Prediction) -> list[Note]:
     """Quantities outside the range of the points, with axis and range."""
     configuration = prediction.question.configuration
+    depth, tokens = configuration.num_steps, configuration.num_draft_tokens
+    chain = configuration.topk == 1 and depth is not None and tokens == depth + 1
     notes = []
     for name, word in _AXES.items():
         value = getattr(configuration, name)
-        if value is None or (name == "num_draft_tokens" and _is_chain(configuration)):
+        if value is None or (name == "num_draft_tokens" and chain):
             continue  # the draft tokens of a chain follow from its depth, which is looked at
         measured = system.hull.get(name) or ((1.0, 1.0) if name == "topk" else None)
         if measured is None and name != "num_steps":
-            notes.append(
-                Note(
-                    "extrapolation",
-                    f"{word} {value:g} is given, but the points do not state theirs; nothing is "
-                    "known of how they differ",
-                )
-            )
+            unknown = "the points do not state theirs; nothing is known of how they differ"
+            notes.append(Note("extrapolation", f"{word} {value:g} is given, but {unknown}"))
         elif measured is not None and not measured[0] <= value <= measured[1]:
             priced = name in _PRICED_BY_RIG and system.physical is not None
             hint = f"; --set {name}={value:g} prices it by the rig" if priced else ""
             outside = f"{word} {value:g} is outside {_range(*measured)}{hint}"
             notes.append(Note("extrapolation", outside))
     return notes
-
-
-def _is_chain(configuration: Configuration) -> bool:
-    """Whether every drafted position holds one token."""
-    depth, tokens = configuration.num_steps, configuration.num_draft_tokens
-    return configuration.topk == 1 and depth is not None and tokens == depth + 1
 
 
 def _range(low: float, high: float) -> str:
@@ -170,15 +154,8 @@ def _prior_dominated(system: "Calibration", prediction: Prediction) -> list[Note
         and estimate.prior_dominated
         and not (measured_here and constant.name in _ROUND_COST_CONSTANTS)
     ]
-    if not names:
-        return []
-    return [
-        Note(
-            "prior_dominated",
-            f"{' and '.join(names)}: the points say nothing about this; it is the prior "
-            f"({system.prior.name})",
-        )
-    ]
+    prior = f"the points say nothing about this; it is the prior ({system.prior.name})"
+    return [Note("prior_dominated", f"{' and '.join(names)}: {prior}")] if names else []
 
 
 def _baseline(system: "Calibration", prediction: Prediction) -> list[Note]:
@@ -200,10 +177,8 @@ def _baseline(system: "Calibration", prediction: Prediction) -> list[Note]:
     ):
         return []
     spread = f"{min(known):g}" + ("" if min(known) == max(known) else f" to {max(known):g}")
-    return [
-        Note(
-            "baseline_differs",
-            f"baseline {rate:g} tokens/s is far from the calibrated {spread}: another load or "
-            "another engine, to which this round cost need not carry; fit points of that system",
-        )
-    ]
+    what = (
+        f"baseline {rate:g} tokens/s is far from the calibrated {spread}: another load or "
+        "another engine, to which this round cost need not carry; fit points of that system"
+    )
+    return [Note("baseline_differs", what)]

@@ -127,9 +127,8 @@ def _accept_length_draws(
 def _checked_draws(draws: Array, accept_log_sd: ArrayLike, shape: tuple[int, int]) -> Array:
     """Accept lengths as given, checked."""
     if np.any(np.asarray(accept_log_sd) != 0):
-        raise ParameterError(
-            "accept_log_sd", accept_log_sd, "0 with accept_length_draws, which hold the spread"
-        )
+        allowed = "0 with accept_length_draws, which hold the spread"
+        raise ParameterError("accept_log_sd", accept_log_sd, allowed)
     given = np.asarray(draws, dtype=np.float64)
     if given.shape != shape:
         raise ParameterError("accept_length_draws", f"shape {given.shape}", f"of shape {shape}")
@@ -202,12 +201,8 @@ def _learned(
 ) -> tuple[Array, Array, Array]:
     """Draws of the constants (internal) and of each row's effects, 0 where the effect is new."""
     first_run = NUM_CONSTANTS + posterior.num_configurations
-    columns = np.stack(
-        [
-            np.where(rows.configuration == NEW, NEW, NUM_CONSTANTS + rows.configuration),
-            np.where(rows.run == NEW, NEW, first_run + rows.run),
-        ]
-    )
+    starts = ((rows.configuration, NUM_CONSTANTS), (rows.run, first_run))
+    columns = np.stack([np.where(index == NEW, NEW, first + index) for index, first in starts])
     used = np.concatenate([np.arange(NUM_CONSTANTS), np.unique(columns[columns != NEW])])
     covariance = posterior.covariance[np.ix_(used, used)]
     variance, direction = np.linalg.eigh(0.5 * (covariance + covariance.T))

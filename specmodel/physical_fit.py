@@ -92,10 +92,7 @@ class PhysicalFit:
 
     @classmethod
     def from_prior(
-        cls,
-        rig: Mapping[str, Any],
-        factors: Sequence[str],
-        prior_sd: Array,
+        cls, rig: Mapping[str, Any], factors: Sequence[str], prior_sd: Array
     ) -> "PhysicalFit":
         r"""Return the form before anything was measured.
 

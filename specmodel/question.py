@@ -99,7 +99,7 @@ class Estimate:
 
     def inverse(self) -> "Estimate":
         """One over it, of a positive quantity."""
-        return Estimate(median=1.0 / self.median, low=1.0 / self.high, high=1.0 / self.low)
+        return Estimate(1.0 / self.median, 1.0 / self.high, 1.0 / self.low)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,14 +20,33 @@ T = TypeVar("T")
 _TAG = "kind"
 
 
-def to_record(value: Any) -> Any:
-    """Plain JSON of a dataclass, as `from_record` reads it.
+def to_record(value: Any, hint: Any = Any) -> Any:
+    """Plain JSON of a dataclass, as `from_record` reads it; `hint` is the type that it may have.
 
     >>> from specmodel.question import Configuration
     >>> to_record(Configuration(num_steps=3))
     {'num_steps': 3, 'topk': 1.0, 'num_draft_tokens': 4.0}
     """
-    return _plain(value, Any)
+    if isinstance(value, float):
+        return None if math.isnan(value) else float(value)
+    if isinstance(value, np.ndarray):
+        if np.isnan(value).any():
+            value = value.astype(object)
+            value[value != value] = None  # noqa: PLR0124 - NaN
+        return value.tolist()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        record = {_TAG: type(value).__name__} if len(_dataclasses_of(hint)) > 1 else {}
+        for name, (inner, default) in _fields(type(value)).items():
+            held = to_record(getattr(value, name), inner)
+            if held or default is dataclasses.MISSING or held != to_record(default, inner):
+                record[name] = held
+        return record
+    if isinstance(value, Mapping):
+        held_type = get_args(hint)[1] if get_origin(hint) in {dict, Mapping} else Any
+        return {key: to_record(each, held_type) for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [to_record(each, _item(hint, index)) for index, each in enumerate(value)]
+    return value
 
 
 def from_record(kind: type[T], record: Any) -> T:
@@ -43,32 +62,6 @@ def from_record(kind: type[T], record: Any) -> T:
         raise ParameterError("the record", repr(record)[:40], _words(kind))
     found: T = _built(kind, record)
     return found
-
-
-# --- to JSON ---
-
-
-def _plain(value: Any, hint: Any) -> Any:
-    if isinstance(value, float):
-        return None if math.isnan(value) else float(value)
-    if isinstance(value, np.ndarray):
-        if np.isnan(value).any():
-            value = value.astype(object)
-            value[value != value] = None  # noqa: PLR0124 - NaN
-        return value.tolist()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        record = {_TAG: type(value).__name__} if len(_dataclasses_of(hint)) > 1 else {}
-        for name, (inner, default) in _fields(type(value)).items():
-            held = _plain(getattr(value, name), inner)
-            if held or default is dataclasses.MISSING or held != _plain(default, inner):
-                record[name] = held
-        return record
-    if isinstance(value, Mapping):
-        held_type = get_args(hint)[1] if get_origin(hint) in {dict, Mapping} else Any
-        return {key: _plain(each, held_type) for key, each in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(each, _item(hint, index)) for index, each in enumerate(value)]
-    return value
 
 
 @cache
@@ -125,7 +118,10 @@ def _value(hint: Any, value: Any) -> Any:
     if origin is np.ndarray:
         return _array(value)
     if origin is tuple and isinstance(value, list):
-        return _tuple(hint, value)
+        inner = get_args(hint)
+        if inner[-1] is not Ellipsis and len(inner) != len(value):
+            raise _refusal(value, hint)
+        return tuple(_at(f"[{index}]", _item(hint, index), it) for index, it in enumerate(value))
     if isinstance(value, Mapping) and origin in {dict, Mapping}:
         inner = get_args(hint)[1]
         return {key: _at(str(key)[:40], inner, each) for key, each in value.items()}
@@ -189,13 +185,6 @@ def _built(kind: Any, value: Any) -> Any:
     return kind(**given)
 
 
-def _tuple(hint: Any, value: list[Any]) -> tuple[Any, ...]:
-    inner = get_args(hint)
-    if inner[-1] is not Ellipsis and len(inner) != len(value):
-        raise _refusal(value, hint)
-    return tuple(_at(f"[{index}]", _item(hint, index), each) for index, each in enumerate(value))
-
-
 def _array(value: Any) -> Any:
     """Numbers of any depth as an array; item by item where not all are plain, to name the wrong one."""
     if not isinstance(value, list):
@@ -222,9 +211,8 @@ def _at(place: str, hint: Any, value: Any) -> Any:
         return _value(hint, value)
     except ParameterError as error:
         dot = "." if error.name and not error.name.startswith("[") else ""
-        raise ParameterError(
-            f"{place}{dot}{error.name}", error.value, error.allowed, error.hint
-        ) from None
+        where = f"{place}{dot}{error.name}"
+        raise ParameterError(where, error.value, error.allowed, error.hint) from None
 
 
 def _refusal(value: Any, hint: Any) -> ParameterError:

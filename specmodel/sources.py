@@ -41,12 +41,8 @@ class Source:
 def sources() -> Mapping[str, Source]:
     """Every registered source by its key."""
     text = resources.files("specmodel").joinpath("data", "sources.toml").read_text("utf-8")
-    return MappingProxyType(
-        {
-            key: from_record(Source, {"key": key, **each})
-            for key, each in tomllib.loads(text).items()
-        }
-    )
+    found = tomllib.loads(text).items()
+    return MappingProxyType({key: from_record(Source, {"key": key, **each}) for key, each in found})
 
 
 def source(key: str) -> Source:

@@ -101,9 +101,8 @@ def arrival_answer(
     times of steps are those of the calibration's baselines over batches, else those of its rig.
     """
     if not ask.says_acceptance:
-        raise UsageError(
-            "--accept, --full, --conditional or --log", "nothing says what is accepted"
-        )
+        hint = "--accept, --full, --conditional or --log"
+        raise UsageError(hint, "nothing says what is accepted")
     if "batch_size" in dict(changes):
         raise UsageError("one of them", "an arrival rate and --set batch_size both say the batch")
     model: Model = RelativeModel(calibration)
@@ -204,9 +203,9 @@ def _estimate(values: Array) -> Estimate:
     median = float(values[0])
     drawn = values[1:][~np.isnan(values[1:])]
     if not drawn.size:
-        return Estimate(median=median, low=median, high=median)
+        return Estimate(median, median, median)
     low, high = np.quantile(drawn, _LEVELS, method="nearest").tolist()
-    return Estimate(median=median, low=min(low, median), high=max(high, median))
+    return Estimate(median, min(low, median), max(high, median))
 
 
 def _prefill_note(
@@ -215,11 +214,8 @@ def _prefill_note(
     """What stands for prefill where nothing was said of it."""
     if arrival.prefill_s is not None:
         return ()
-    if calibration.decode_only or times.non_decode_share == 0.0:
-        text = (
-            "the points are of decoding alone, so prefill takes no time here; --prefill-ms adds it"
-        )
-    else:
+    text = "the points are of decoding alone, so prefill takes no time here; --prefill-ms adds it"
+    if not calibration.decode_only and times.non_decode_share != 0.0:
         text = (
             f"prefill and what else is not decoding take the share that they take in the points "
             f"({100 * times.non_decode_share:.2g} % of the baseline's time); --prefill-ms states it"
@@ -235,12 +231,8 @@ def _beyond_note(
     most = max(one.running_requests.median for one in (without, speculative))
     if measured is None or most <= measured:
         return ()
-    return (
-        Note(
-            "extrapolation",
-            f"{most:.3g} running requests are outside what was measured, up to {measured:g}",
-        ),
-    )
+    what = f"{most:.3g} running requests are outside what was measured, up to {measured:g}"
+    return (Note("extrapolation", what),)
 
 
 def _notes_there(model: Model, question: Question, way: ServedWay) -> tuple[Note, ...]:

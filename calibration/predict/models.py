@@ -44,13 +44,9 @@ class RigModel:
             found.append(Note("assumed_rig", f"assumed of the rig: {'; '.join(fit.notes)}"))
         if fit.non_decode_share >= SHARE_SAID:
             share = f"{fit.non_decode_share:.0%}".replace("%", " %")
-            found.append(
-                Note(
-                    "non_decode_share",
-                    f"time outside decoding is taken to keep its share of the baseline's time ({share}); "
-                    "where a change makes decoding faster it would grow",
-                )
-            )
+            what = f"time outside decoding is taken to keep its share of the baseline's time ({share}); "
+            grows = "where a change makes decoding faster it would grow"
+            found.append(Note("non_decode_share", what + grows))
         return tuple(found)
 
     def predict(self, questions: list[Question]) -> tuple[Prediction, ...]:

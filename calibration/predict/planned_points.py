@@ -66,9 +66,8 @@ def read_planned_points(
     source = _table_text(path, progress)
     table = split_table(source.text, _is_known)
     if table is None or not points_csv.recognise(source.text):
-        raise FormatError(
-            path, "not a table of points: it needs a header with accept_length", code="no_table"
-        )
+        reason = "not a table of points: it needs a header with accept_length"
+        raise FormatError(path, reason, code="no_table")
     if not table.records:
         raise FormatError(path, "a header, and no row below it; add rows to predict")
     text, filled = _numbered_text(table)

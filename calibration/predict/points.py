@@ -163,10 +163,8 @@ def _rows(calibration: Calibration, frame: pd.DataFrame) -> list[_Row]:
 def _without_speculation(row: _Row) -> PointPrediction:
     """A baseline row is its own prediction."""
     rate = row["output_tokens_per_s"]
-    one = Estimate(median=1.0, low=1.0, high=1.0)
-    return PointPrediction(
-        output_tokens_per_s=None if math.isnan(rate) else one.scaled(rate), speedup=one, warnings=()
-    )
+    one = Estimate(1.0, 1.0, 1.0)
+    return PointPrediction(None if math.isnan(rate) else one.scaled(rate), one, ())
 
 
 def _question(calibration: Calibration, row: _Row, share: float) -> Question:

@@ -148,20 +148,14 @@ def relative_server_times(
 
 def needs_batches(calibration: Calibration) -> UsageError:
     """What to add to a calibration that knows the step at one batch only."""
+    needs = "an arrival rate needs the time of a step at every batch, and the"
     if not calibration.num_points:
-        return UsageError(
-            "--calibration of points with baselines at several batches",
-            "an arrival rate needs the time of a step at every batch, and the packaged prior has none",
-        )
-    measured = sorted(
-        {
-            entry.batch_size
-            for entry in calibration.baselines.entries
-            if _wall_s(calibration, entry) is not None
-        }
-    )
+        hint = "--calibration of points with baselines at several batches"
+        return UsageError(hint, f"{needs} packaged prior has none")
+    entries = calibration.baselines.entries
+    measured = [one.batch_size for one in entries if _wall_s(calibration, one) is not None]
     if measured:
-        what = f"holds baselines at one batch, {measured[0]:g}"
+        what = f"holds baselines at one batch, {min(measured):g}"
     elif calibration.throughput_scope == "per_gpu":
         what = "holds throughputs per GPU, which give no time of a step"
     else:
@@ -169,7 +163,7 @@ def needs_batches(calibration: Calibration) -> UsageError:
     return UsageError(
         "`specmodel fit` baselines at two or more batches (rows with num_steps 0), or --model and --gpu "
         "for the physical form",
-        f"an arrival rate needs the time of a step at every batch, and the calibration {what}",
+        f"{needs} calibration {what}",
     )
 
 
@@ -277,10 +271,9 @@ def _medians_and_draws(
     """Of rows: the medians, then draws."""
     posterior = calibration.posterior
     drawn = draw_rounds(posterior, rows, num_draws=num_draws, rng=rng)
+    log_cost = np.vstack([log_round_cost(calibration, rows)[0], np.log(drawn.round_cost)])
     return (
-        np.maximum(
-            np.vstack([log_round_cost(calibration, rows)[0], np.log(drawn.round_cost)]), 0.0
-        ),
+        np.maximum(log_cost, 0.0),
         np.vstack([posterior.predict(rows).non_decode_share, drawn.non_decode_share]),
         np.vstack([posterior.run_effect(rows.run), drawn.run_effect]),
     )
