@@ -120,9 +120,8 @@ class IncompatiblePointsError(SpecModelError, ValueError):
 
     def __init__(self, field: str, values: list[str], hint: str = "") -> None:
         self.field, self.values, self.hint = field, values, hint
-        super().__init__(
-            f"points differ in {field}: {'; '.join(values)}" + (f". {hint}" if hint else "")
-        )
+        end = f". {hint}" if hint else ""
+        super().__init__(f"points differ in {field}: {'; '.join(values)}{end}")
 
 
 class FitError(SpecModelError, RuntimeError):
@@ -138,10 +137,8 @@ class ImpossibleAnswerError(SpecModelError, ValueError):
 
     def __init__(self, round_cost: float, cause: str) -> None:
         self.round_cost, self.cause = round_cost, cause
-        super().__init__(
-            f"no answer: a round would take {round_cost:.2f} steps without speculation, and none can "
-            f"take less than one; {cause}"
-        )
+        would = f"a round would take {round_cost:.2f} steps without speculation"
+        super().__init__(f"no answer: {would}, and none can take less than one; {cause}")
 
 
 class MissingExtraError(SpecModelError, ImportError):

@@ -56,9 +56,8 @@ def write_bytes_atomically(path: Path | str, data: bytes) -> None:
         _replace(target, data)
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
         reason = getattr(error, "strerror", None) or str(error)
-        raise OutputError(
-            path, f"cannot be written: {reason}; name a file in a folder that you can write to"
-        ) from None
+        why = f"cannot be written: {reason}; name a file in a folder that you can write to"
+        raise OutputError(path, why) from None
 
 
 def _replace(target: Path, data: bytes) -> None:
@@ -110,12 +109,9 @@ class CheckedJson(NamedTuple):
             message = f"{_VERSION} must be a whole number from 1, got {version!r}; {self.again}"
             raise FormatError(path, message, code="edited")
         if version > self.schema_version:
-            raise FormatError(
-                path,
-                f"{_VERSION} {version} is newer than this release reads ({self.schema_version}); "
-                f"upgrade specmodel, or {self.again}",
-                code="newer_schema",
-            )
+            newer = f"{_VERSION} {version} is newer than this release reads ({self.schema_version})"
+            message = f"{newer}; upgrade specmodel, or {self.again}"
+            raise FormatError(path, message, code="newer_schema")
         if record.get(_CHECKSUM) != checksum(record):
             message = "the checksum does not fit the content: truncated or edited by hand"
             raise FormatError(path, f"{message}; {self.again}", code="edited")

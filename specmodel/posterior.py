@@ -50,11 +50,7 @@ class Rows:
         """Some of the rows."""
         return Rows(
             terms=self.terms.take(rows),
-            **{
-                field.name: getattr(self, field.name)[rows]
-                for field in fields(self)
-                if field.name != "terms"
-            },
+            **{one.name: getattr(self, one.name)[rows] for one in fields(self)[1:]},
         )
 
 
@@ -151,11 +147,8 @@ class Posterior:
         constants = self.constants
         location, gradient, decode, share = rows.log_speedup(constants)
         gradient = gradient * slope(constants)
-        location = (
-            location
-            - decode * self.configuration_effect(rows.configuration)
-            + self.run_effect(rows.run)
-        )
+        location = location - decode * self.configuration_effect(rows.configuration)
+        location += self.run_effect(rows.run)
         noise, scale = self.noise, self.effect_scale**2
         learned = self._learned_variance(gradient, decode, rows)
         new = rows.configuration == NEW

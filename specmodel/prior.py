@@ -86,8 +86,7 @@ class Prior:
 def _packaged() -> dict[str, Any]:
     """The packaged priors as they stand in the file."""
     path = Path(__file__).with_name("data") / "priors.json"  # importlib.resources is slow to load
-    text = path.read_text(encoding="utf-8")
-    loaded: dict[str, Any] = json.loads(text)
+    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return loaded
 
 

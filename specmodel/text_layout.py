@@ -161,15 +161,11 @@ def table(rows: Sequence[Sequence[str]], *, align: str, gap: int = 2) -> str:
         1  98.0
     """
     widths = [max(len(row[column]) for row in rows) for column in range(len(align))]
-    lines = [
-        (" " * gap)
-        .join(
-            cell.rjust(width) if side == "r" else cell.ljust(width)
-            for cell, width, side in zip(row, widths, align, strict=True)
-        )
-        .rstrip()
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        columns = zip(row, widths, align, strict=True)
+        cells = [cell.rjust(w) if side == "r" else cell.ljust(w) for cell, w, side in columns]
+        lines.append((" " * gap).join(cells).rstrip())
     return "\n".join(lines)
 
 
