@@ -58,8 +58,8 @@ def fit_text(summary: FitSummary, path: str, *, explained: bool = False) -> str:
         _residuals(summary),
         _open(summary),
         _diagnosis(summary),
-        _next(summary),
-        _explained(summary) if explained else _rig(summary),
+        listed("measure next", _numbered(summary.next_measurements)),
+        explain_text(summary.explanation) if explained and summary.explanation else _rig(summary),
         labelled("written", f"{path}; ask it with `specmodel predict --accept ...`"),
     ]
     return "\n\n".join(block for block in blocks if block)
@@ -84,11 +84,8 @@ def _read(summary: FitSummary) -> str:
     if len(points.dropped) > MOST_DROPPED:
         lines.append(labelled("", f"dropped {len(points.dropped) - MOST_DROPPED} more"))
     learned = plural(len(calibration.prior.learned_from), "public system")
-    lines += [
-        labelled("system", calibration.label),
-        labelled("prior", f"{calibration.prior.name}; learned from {learned}"),
-    ]
-    return "\n".join(lines)
+    prior = labelled("prior", f"{calibration.prior.name}; learned from {learned}")
+    return "\n".join([*lines, labelled("system", calibration.label), prior])
 
 
 def _break_even(costs: Sequence[ConfigurationCost]) -> str:
@@ -127,17 +124,17 @@ def _break_even(costs: Sequence[ConfigurationCost]) -> str:
         lines.append(f"All at {', '.join(common)}.")
     first = costs[0].observation
     cost = first.accept_length_at * first.baseline_tokens_per_s / first.output_tokens_per_s
+    said = (
+        "Break-even is the round cost in baseline steps. By hand: accept x baseline / throughput = "
+    )
+    said += f"{first.accept_length_at:g} x {first.baseline_tokens_per_s:g} / "
+    said += f"{first.output_tokens_per_s:g} = {cost:.4f}. "
     decoding = ""
     if abs(first.decode_round_cost / first.round_cost[1] - 1.0) > SAME_COST:
         decoding = f"Decoding alone, by TTFT and output length: {first.decode_round_cost:.4f}. "
-    lines.append(
-        wrapped(
-            "Break-even is the round cost in baseline steps. By hand: accept x baseline / throughput = "
-            f"{first.accept_length_at:g} x {first.baseline_tokens_per_s:g} / "
-            f"{first.output_tokens_per_s:g} = {cost:.4f}. {decoding}{_overhead(first.decode_round_cost if decoding else cost)}"
-        )
-    )
-    return "\n".join(lines)
+        cost = first.decode_round_cost
+    said += f"{decoding}{_overhead(cost)}"
+    return "\n".join([*lines, wrapped(said)])
 
 
 def _overhead(cost: float) -> str:
@@ -183,9 +180,8 @@ def _constant(value: float) -> str:
 
 def _learned(estimate: ConstantEstimate, *, summed: bool) -> str:
     """How much the points taught."""
-    if summed:
-        return "sum only"
-    return "prior" if estimate.prior_dominated else percent(estimate.learned)
+    prior = "prior" if estimate.prior_dominated else percent(estimate.learned)
+    return "sum only" if summed else prior
 
 
 def _residuals(summary: FitSummary) -> str:
@@ -206,15 +202,11 @@ def _open(summary: FitSummary) -> str:
     estimates = {one.name: one for one in summary.calibration.constants}
     symbols = {one.name: one.symbol for one in CONSTANTS}
     for one in summary.untold:
-        if one.summed:
-            text = "c0 and c1 apart: of the line c0 + c1 x depth one point is known, not its slope"
-        else:
-            name = one.constants[0]
-            estimate = estimates[name]
-            text = (
-                f"{symbols[name]}, {_PLAIN[name]}: still the prior, {estimate.value:.2g} "
-                f"({estimate.low:.2g} to {estimate.high:.2g})"
-            )
+        text = "c0 and c1 apart: of the line c0 + c1 x depth one point is known, not its slope"
+        if not one.summed:
+            name, found = one.constants[0], estimates[one.constants[0]]
+            text = f"{symbols[name]}, {_PLAIN[name]}: still the prior, {found.value:.2g} "
+            text += f"({found.low:.2g} to {found.high:.2g})"
         lines.append(f"{text}. Needs {one.needs}.")
     return listed("cannot tell", lines)
 
@@ -224,20 +216,19 @@ def _diagnosis(summary: FitSummary) -> str:
     found = summary.diagnosis
     if found is None:
         return ""
+    one = found.observation
     text = (
-        f"{short_words(found.observation.configuration)}: a round of {found.observation.decode_round_cost:.2f} steps is more than public systems show "
-        f"({found.public.median:.2f}, 90 %: {interval(found.public)}). Test, in this order:"
+        f"{short_words(one.configuration)}: a round of {one.decode_round_cost:.2f} steps is more "
     )
-    return listed(
-        "expensive",
-        [text, *(f"{number}. {cause}" for number, cause in enumerate(found.causes, start=1))],
+    text += (
+        f"than public systems show ({found.public.median:.2f}, 90 %: {interval(found.public)}). "
     )
+    return listed("expensive", [f"{text}Test, in this order:", *_numbered(found.causes)])
 
 
-def _next(summary: FitSummary) -> str:
-    """What to measure next."""
-    lines = [f"{number}. {one}" for number, one in enumerate(summary.next_measurements, start=1)]
-    return listed("measure next", lines)
+def _numbered(lines: Sequence[str]) -> list[str]:
+    """Lines with their numbers."""
+    return [f"{place}. {line}" for place, line in enumerate(lines, start=1)]
 
 
 def _rig(summary: FitSummary) -> str:
@@ -247,8 +238,3 @@ def _rig(summary: FitSummary) -> str:
         return labelled("rig", f"not priced: {summary.calibration.rig_note}")
     fitted = f"{rig_words(found.scenario)}, fitted to {plural(found.num_loads, 'time')}"
     return labelled("rig", f"{fitted}; --explain says what a round is made of")
-
-
-def _explained(summary: FitSummary) -> str:
-    """The physical form, or why there is none."""
-    return _rig(summary) if summary.explanation is None else explain_text(summary.explanation)

@@ -6,7 +6,15 @@ from calibration.training.assessment import Assessment, DepthCourse
 from calibration.training.decision import Outlook, TrainingDecision
 from calibration.training.records import Split
 from specmodel.question import Estimate
-from specmodel.text_layout import labelled, number, probability, spread, table, with_interval
+from specmodel.text_layout import (
+    labelled,
+    number,
+    plural,
+    probability,
+    spread,
+    table,
+    with_interval,
+)
 from specmodel.units import KILO
 
 _FACTS = {
@@ -77,27 +85,20 @@ def _head(found: Assessment, system: str) -> str:
     files = ", ".join(path.name for path in log.paths[:4])
     versions = "" if log.versions == "unknown" else f" {log.versions}"
     counted = log.unique_steps
-    steps = "no steps" if counted is None else f"{counted} step{'s' * (counted != 1)}"
+    steps = "no steps" if counted is None else plural(counted, "step")
     if log.last_step is not None:
         steps += f", the last one {log.last_step}"
     if log.total_steps is not None:
         steps += f" of {log.total_steps}"
-    source_records = found.acceptance.source
-    used = ""
-    if source_records is not None:
-        records = source_records.num_records
-        split = "split unknown" if source_records.split is Split.UNKNOWN else source_records.split
-        plural = "record" if records == 1 else f"{records} records"
-        used = f"; accuracies of the last {plural} ({split})"
-    load = ""
+    source, used, load = found.acceptance.source, "", ""
+    if source is not None:
+        split = "split unknown" if source.split is Split.UNKNOWN else source.split
+        records = plural(source.num_records, "record").removeprefix("1 ")
+        used = f"; accuracies of the last {records} ({split})"
     if found.decision is not None:
         load = f"; {found.decision.prediction.question.configuration}"
-    return "\n".join(
-        [
-            labelled("log", f"{files}: {log.framework}{versions}, {steps}{used}"),
-            labelled("system", f"{system}{load}"),
-        ]
-    )
+    read = labelled("log", f"{files}: {log.framework}{versions}, {steps}{used}")
+    return f"{read}\n{labelled('system', system + load)}"
 
 
 def _depths(found: Assessment) -> str:
