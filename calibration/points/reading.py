@@ -11,7 +11,7 @@ from calibration.points.baselines import match_baselines
 from calibration.points.files import FileGroup, PathLike, read_groups
 from calibration.points.systems import systems
 from calibration.points.table import Points, frame_of, speculative_rows, warn_rows
-from calibration.points.unsound import warn_contradicting_times, warn_round_cost_below_one
+from calibration.points.unsound import warn_impossible
 from calibration.readers import CANONICAL_NAMES, Cell, Reading, Row
 from specmodel.errors import FormatError, LeftOut, Note
 
@@ -99,8 +99,7 @@ def points_of(groups: Sequence[FileGroup]) -> Points:
                 if group.error is not None
             ),
             *warnings,
-            *warn_round_cost_below_one(frame),
-            *warn_contradicting_times(frame),
+            *warn_impossible(frame),
             *warn_rows(frame, per_part, "throughput_scope", _PER_PART),
         ),
     )

@@ -7,18 +7,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from calibration.points.baselines import own_baseline
 from calibration.points.table import (
     DRAFT_COLUMNS,
     LOAD_COLUMNS,
     SYSTEM_COLUMNS,
     Points,
     decode_only_rows,
+    numbers,
     row_groups,
     speculative_rows,
     warn_rows,
 )
 from specmodel.errors import Note
-from specmodel.speedup import ROUND_COST_NOISE, round_cost_from_throughput
+from specmodel.speedup import ROUND_COST_NOISE
 from specmodel.units import MILLI
 
 BASELINE_SET_ASIDE = "baseline_set_aside"
@@ -58,28 +60,13 @@ class ReplicateGroup:
 
 def implied_round_cost(frame: pd.DataFrame) -> NDArray[np.float64]:
     """Return accept length x baseline / throughput of every speculative row, nan elsewhere."""
-    names = ["accept_length", "output_tokens_per_s", "baseline_tokens_per_s"]
-    values = frame[names].to_numpy(dtype=np.float64)
-    usable = speculative_rows(frame) & np.isfinite(values).all(axis=1)
-    round_cost = np.full(len(frame), np.nan)
-    round_cost[usable] = round_cost_from_throughput(*values[usable].T)
-    return round_cost
+    accept, output = numbers(frame, "accept_length"), numbers(frame, "output_tokens_per_s")
+    cost = accept * numbers(frame, "baseline_tokens_per_s") / output
+    return np.where(speculative_rows(frame), cost, np.nan)
 
 
-def warn_round_cost_below_one(frame: pd.DataFrame) -> tuple[Note, ...]:
-    """Return a warning that names every row whose round is cheaper than a baseline step."""
-    below = implied_round_cost(frame) < 1 - _ROUNDING
-    return warn_rows(
-        frame,
-        below,
-        "round_cost_below_one",
-        "accept_length x baseline / throughput is below 1: a round cheaper than one step without "
-        "speculation, which cannot be; the baseline is broken, or the accept length",
-    )
-
-
-def warn_contradicting_times(frame: pd.DataFrame) -> tuple[Note, ...]:
-    r"""Return warnings about times that cannot belong to the throughput of their row.
+def warn_impossible(frame: pd.DataFrame) -> tuple[Note, ...]:
+    r"""Return notes on rounds cheaper than a step, and on times that cannot be those of their throughput.
 
     .. math:: t_{first} > 0.95\, \frac{B\, N}{X_{base}}, \qquad
               \left|\frac{t_{step} X}{B\, a} - 1\right| > 0.5
@@ -89,22 +76,26 @@ def warn_contradicting_times(frame: pd.DataFrame) -> tuple[Note, ...]:
     time lower the throughput; by more than half they would be most of the run.
     """
     speculative = speculative_rows(frame)
-    output = frame["output_tokens_per_s"].to_numpy()
-    stated = frame["baseline_tokens_per_s"].to_numpy()
-    baseline = np.where(np.isnan(stated) & ~speculative, output, stated)
-    scope = frame["throughput_scope"]
-    aggregate = scope.isin(["", "aggregate"]).to_numpy()
-    batch = frame["batch_size"].to_numpy()
-    requests = np.select([aggregate, (scope == "per_user").to_numpy()], [batch, 1.0], np.nan)
-    request_ms = requests * frame["output_tokens"].to_numpy() / baseline / MILLI
-    ttft_ms, step_ms = frame["ttft_ms"].to_numpy(), frame["step_time_ms"].to_numpy()
+    output, batch = numbers(frame, "output_tokens_per_s"), numbers(frame, "batch_size")
+    aggregate = frame["throughput_scope"].isin(["", "aggregate"]).to_numpy()
+    per_user = (frame["throughput_scope"] == "per_user").to_numpy()
+    requests = np.select([aggregate, per_user], [batch, 1.0], np.nan)
+    request_ms = requests * numbers(frame, "output_tokens") / own_baseline(frame) / MILLI
+    ttft_ms, step_ms = numbers(frame, "ttft_ms"), numbers(frame, "step_time_ms")
     own_origin = np.where(speculative, frame["baseline_origin"], frame["throughput_origin"])
     too_late = (ttft_ms > _MAX_TTFT_SHARE * request_ms) & (own_origin != "step_time")
     too_late &= ~decode_only_rows(frame)
-    emitted = np.where(speculative, frame["accept_length"].to_numpy(), 1.0)
+    emitted = np.where(speculative, numbers(frame, "accept_length"), 1.0)
     implied_ms = np.where(aggregate, emitted * batch / output / MILLI, np.nan)
     apart = np.abs(step_ms / implied_ms - 1) > _MAX_STEP_TIME_GAP
     return (
+        *warn_rows(
+            frame,
+            implied_round_cost(frame) < 1 - _ROUNDING,
+            "round_cost_below_one",
+            "accept_length x baseline / throughput is below 1: a round cheaper than one step without "
+            "speculation, which cannot be; the baseline is broken, or the accept length",
+        ),
         *warn_rows(
             frame,
             too_late,
