@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +22,6 @@ NUM_STEPS: Final = 41
 _SEED: Final = 7
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AcceptLengthPath:
     """Equally likely courses of the accept length that the log implies, at the served depth."""
@@ -81,11 +80,7 @@ class AcceptLengthPath:
 
 
 def projected_path(
-    projection: "Projection",
-    num_steps: int,
-    *,
-    until: float | None = None,
-    log_sd: float = 0.0,
+    projection: "Projection", num_steps: int, *, until: float | None = None, log_sd: float = 0.0
 ) -> AcceptLengthPath:
     r"""Return the accept length at the served depth over the rest of a projected run.
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +29,6 @@ _CHAINED = (Kind.CONDITIONAL, Kind.MARGINAL, Kind.OVERLAP)
 _OF_THE_END = ("end-inferred", "total-steps-unknown", "flat", "far-ahead")
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingQuestion:
     """What is asked about a run."""
@@ -47,7 +45,6 @@ class TrainingQuestion:
     transfer: TransferFactor = TRANSFER_PRIOR  # from log to server
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DepthCourse:
     """One draft depth over the run."""
@@ -63,7 +60,6 @@ class DepthCourse:
     at_end: tuple[float, float, float] | None
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Assessment:
     """Everything to report on a run."""
@@ -251,8 +247,7 @@ def _courses(
     trends = _trends(curves)
     ahead = None
     if projection is not None and end is not None:
-        draws = projection.at(end).conditional
-        ahead = np.quantile(draws, [0.5, 0.05, 0.95], axis=0)
+        ahead = np.quantile(projection.at(end).conditional, [0.5, 0.05, 0.95], axis=0)
     courses = []
     for index in range(max(len(joint), len(chained))):
         at_end = None
@@ -295,12 +290,9 @@ def _trends(curves: AccuracyCurves | None) -> tuple[float, ...]:
     away = steps - steps.mean()
     if not np.any(away):
         return ()
-    slopes = away @ curves.conditional[-last:] / float(away @ away)
-    return tuple((slopes * KILO).tolist())
+    return tuple(((away @ curves.conditional[-last:] / float(away @ away)) * KILO).tolist())
 
 
 def _at(values: tuple[float, ...], index: int) -> float | None:
     """Return an element, None where there is none."""
-    if index >= len(values) or not math.isfinite(values[index]):
-        return None
-    return values[index]
+    return None if index >= len(values) or not math.isfinite(values[index]) else values[index]

@@ -206,8 +206,7 @@ def _rates(steps: ArrayLike, learning_rate: ArrayLike | None) -> tuple[Array, Ar
 def _chained(joint: Array) -> Array:
     """Return conditional accuracies of joint ones; nan where nothing got as deep."""
     before = np.concatenate([np.ones((len(joint), 1)), joint[:, :-1]], axis=1)
-    ratio = np.where(before > 0, joint / np.maximum(before, 1e-300), np.nan)
-    return np.minimum(ratio, 1.0)
+    return np.minimum(np.where(before > 0, joint / np.maximum(before, 1e-300), np.nan), 1.0)
 
 
 def _known_depths(conditional: Array) -> int:
@@ -251,10 +250,8 @@ def _scatter(steps: Array, values: Array, spread: Array) -> Array:
     residual = values[1:-1] - right * values[2:] - (1.0 - right) * values[:-2]
     expected = spread[1:-1] + right**2 * spread[2:] + (1.0 - right) ** 2 * spread[:-2]
     square = residual**2 / expected
-    usual = np.maximum(np.median(square, axis=0), 1e-12)
-    shielded = np.minimum(square, _SHIELD * usual)
-    total = shielded.sum(axis=0) + 2.0 * prior
-    return np.asarray(total / (len(square) + 2.0))
+    shielded = np.minimum(square, _SHIELD * np.maximum(np.median(square, axis=0), 1e-12))
+    return np.asarray((shielded.sum(axis=0) + 2.0 * prior) / (len(square) + 2.0))
 
 
 def _rounding_variance(conditional: Array, kind: Kind, rounding: float) -> Array:

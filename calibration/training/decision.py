@@ -37,7 +37,6 @@ _HOUR_S: Final = timedelta(hours=1).total_seconds()
 _LEVELS: Final = (0.05, 0.5, 0.95)
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
     """What accept lengths are worth."""
@@ -60,7 +59,6 @@ class CheckpointOutlook:
     expected: Outlook
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepReachingTarget:
     """When the target is reached in serving."""
@@ -425,7 +423,6 @@ _ADVICE: Final = {
 TARGET_SPEEDUP: Final = 1.3
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingDecision:
     """Everything to report on a drafter in training."""

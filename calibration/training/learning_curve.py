@@ -123,8 +123,7 @@ def shape_grid(*, with_rate: bool) -> tuple[Shapes, Array]:
         offset=np.array([each[2] for each in listed]),
         by_rate=np.array([each[3] for each in listed]),
     )
-    weights = np.where(power, 0.5 / power.sum(), 0.5 / (~power).sum())
-    return shapes, weights
+    return shapes, np.where(power, 0.5 / power.sum(), 0.5 / (~power).sum())
 
 
 def draw_curves(
@@ -276,8 +275,7 @@ def _depth_correlation(level: Array, slope: Array) -> Array:
     full = (1.0 - _COMMON) * mixed + _COMMON
     np.fill_diagonal(full, 1.0)
     values, vectors = np.linalg.eigh(full)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    return np.asarray(root.reshape(depths, depths))
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))).reshape(depths, depths))
 
 
 def _drawn(

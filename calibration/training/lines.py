@@ -69,9 +69,7 @@ def physical_lines(
 
 def without_control_sequences(text: str) -> str:
     """Return a text without what is meant for a terminal; where the cursor moves, a return stands."""
-    if "\x1b" not in text:
-        return text
-    return _CONTROL.sub("", _CURSOR.sub("\r", text))
+    return text if "\x1b" not in text else _CONTROL.sub("", _CURSOR.sub("\r", text))
 
 
 def split_prefix(text: str) -> tuple[str, str]:
@@ -91,8 +89,7 @@ def split_prefix(text: str) -> tuple[str, str]:
 
 def _lines_of(block: bytes, number: int) -> Iterator[tuple[int, str, str]]:
     """Yield the lines of one block."""
-    text = without_control_sequences(block.decode("utf-8", "replace"))
-    lines = text.split("\n")
+    lines = without_control_sequences(block.decode("utf-8", "replace")).split("\n")
     last = len(lines) - 1
     for index, line in enumerate(lines):
         pieces = line.split("\r") if "\r" in line else [line]

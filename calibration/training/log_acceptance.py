@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,13 +41,7 @@ def printed_acceptance(
 ) -> OfflineAcceptance:
     """Return the accept length that a trainer printed, where it prints no accuracy by depth."""
     if accept_length is None:
-        return OfflineAcceptance(
-            accept_length=None,
-            kind=None,
-            num_steps=num_steps,
-            trained_depth=0,
-            codes=("mean-only", "bonus-unknown"),
-        )
+        return OfflineAcceptance(None, None, num_steps, 0, codes=("mean-only", "bonus-unknown"))
     most = math.inf if printed_depth is None else printed_depth + 1.0
     if not 1.0 <= accept_length <= most:
         raise ParameterError(
@@ -65,13 +59,8 @@ def printed_acceptance(
         median, low, high = (float(one[0]) for one in (carried.value, carried.low, carried.high))
         known = within_depth(median, low, high, sd=spread, most=float(num_steps or 0) + 1.0)
         unknown = ("beyond-trained-depth",) if (num_steps or 0) > printed_depth else ()
-    return OfflineAcceptance(
-        accept_length=known,
-        kind=None,
-        num_steps=num_steps if printed_depth is not None and num_steps else printed_depth,
-        trained_depth=0,
-        codes=("mean-only", *unknown),
-    )
+    depth = num_steps if printed_depth is not None and num_steps else printed_depth
+    return OfflineAcceptance(known, None, depth, 0, codes=("mean-only", *unknown))
 
 
 Array = NDArray[np.float64]
@@ -97,7 +86,6 @@ class Selection(StrEnum):
     POOLED = "pooled"
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccuracySource:
     """Accuracies of a drafter as its log last shows them."""
@@ -157,7 +145,7 @@ def log_acceptance(
         found = printed_acceptance(printed.accept_length, num_steps, printed_depth=trained_depth)
     else:
         found = offline_acceptance({}, num_steps)
-    return LogAcceptance(acceptance=found, source=source, printed=printed)
+    return LogAcceptance(found, source, printed)
 
 
 def accuracy_source(

@@ -10,13 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from calibration.training.checks import corrected
-from calibration.training.pooling import (
-    accept_lengths,
-    identity,
-    mean_of_known,
-    pooled,
-    tail_rows,
-)
+from calibration.training.pooling import accept_lengths, identity, mean_of_known, pooled, tail_rows
 from calibration.training.records import Array, Kind, Rows, Split
 from calibration.training.training_log import (
     ReportedLengths,

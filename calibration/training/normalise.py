@@ -32,7 +32,7 @@ class Verdict(StrEnum):
     SEVERAL_PROCESSES = "several processes"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Settled:
     """The rows that count, and why others do not."""
 
@@ -56,17 +56,15 @@ def settled_steps(step: Array, *, priority: Array | None = None) -> Settled:
     if not repeats:
         began_again = _stay_below(step, falls)
         verdict = Verdict.RESTART if len(began_again) else Verdict.NONE
-        return Settled(rows=order, verdict=verdict, places=began_again)
+        return Settled(order, verdict, began_again)
     if len(falls) <= max(1.0, repeats / 2):
         last = np.concatenate((~same, [True]))
-        return Settled(rows=order[last], verdict=Verdict.RESTART, places=falls)
+        return Settled(order[last], Verdict.RESTART, falls)
     if priority is not None:
         order = np.lexsort((priority, step))
         same = step[order[1:]] == step[order[:-1]]
     first = np.concatenate(([True], ~same))
-    return Settled(
-        rows=order[first], verdict=Verdict.SEVERAL_PROCESSES, places=np.sort(order[~first])
-    )
+    return Settled(order[first], Verdict.SEVERAL_PROCESSES, np.sort(order[~first]))
 
 
 def settled_epochs(key: Array) -> Settled:
@@ -76,9 +74,7 @@ def settled_epochs(key: Array) -> Settled:
     """
     known = np.isfinite(key)
     if len(np.unique(key[known])) == int(known.sum()):
-        return Settled(
-            rows=np.arange(len(key)), verdict=Verdict.NONE, places=np.empty(0, dtype=np.intp)
-        )
+        return Settled(np.arange(len(key)), Verdict.NONE, np.empty(0, dtype=np.intp))
     kept: list[int] = []
     places: dict[float, int] = {}  # of each key in `kept`
     again: list[int] = []
@@ -92,11 +88,7 @@ def settled_epochs(key: Array) -> Settled:
                 again.append(row)
             places[value] = len(kept)
         kept.append(row)
-    return Settled(
-        rows=np.array(kept, dtype=np.intp),
-        verdict=Verdict.RESTART,
-        places=np.array(again, dtype=np.intp),
-    )
+    return Settled(np.array(kept, dtype=np.intp), Verdict.RESTART, np.array(again, dtype=np.intp))
 
 
 def settled_first(key: Array, *, priority: Array | None = None) -> Settled:
@@ -106,7 +98,7 @@ def settled_first(key: Array, *, priority: Array | None = None) -> Settled:
     first = np.concatenate(([True], key[order[1:]] != key[order[:-1]]))[: len(order)]
     dropped = np.sort(order[~first])
     verdict = Verdict.SEVERAL_PROCESSES if len(dropped) else Verdict.NONE
-    return Settled(rows=np.sort(order[first]), verdict=verdict, places=dropped)
+    return Settled(np.sort(order[first]), verdict, dropped)
 
 
 def settled_rates(epoch: Array, rate: Array) -> Settled:
@@ -132,9 +124,9 @@ def settled_rates(epoch: Array, rate: Array) -> Settled:
         np.arange(start, bounds[np.searchsorted(starts, start) + 1]) for start in track.starts
     ]
     return Settled(
-        rows=np.concatenate(pieces) if pieces else np.empty(0, dtype=np.intp),
-        verdict=Verdict.RESTART if again else Verdict.NONE,
-        places=np.array(again, dtype=np.intp),
+        np.concatenate(pieces) if pieces else np.empty(0, dtype=np.intp),
+        Verdict.RESTART if again else Verdict.NONE,
+        np.array(again, dtype=np.intp),
     )
 
 
@@ -222,14 +214,6 @@ _MOST_PASSES: Final = 4  # prints of one result
 _MOST_FILE_RECORDS: Final = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Records that are left."""
-
-    columns: RecordColumns  # in the order of the file
-    lines: tuple[int, ...] = ()  # of the records that were taken away
-
-
 def without_bars(columns: RecordColumns) -> RecordColumns:
     """Return the records without the bars that say nothing new.
 
@@ -259,13 +243,15 @@ def bars_counted_on(columns: RecordColumns, total_steps: int | None) -> RecordCo
     return columns.with_column("step", step)
 
 
-def without_equal_copies(columns: RecordColumns, *, in_sequence: bool) -> Found:
-    """Return the records without those that are equal to an earlier one."""
+def without_equal_copies(
+    columns: RecordColumns, *, in_sequence: bool
+) -> tuple[RecordColumns, tuple[int, ...]]:
+    """Return the records without those that are equal to an earlier one, and the lines of these."""
     names = [*columns.measured, "step", "epoch", "learning_rate", "format"]
     prints = _fingerprints([columns.column(name) for name in names])
     _, first = np.unique(prints, return_index=True)
     if len(first) == len(columns):
-        return Found(columns)
+        return columns, ()
     kept = np.zeros(len(columns), dtype=bool)
     kept[first] = True
     if in_sequence:
@@ -275,7 +261,7 @@ def without_equal_copies(columns: RecordColumns, *, in_sequence: bool) -> Found:
         kept |= np.isnan(columns.column("step")) & (
             (metrics < _TELLING_METRICS) | ~columns.finite()
         )
-    return Found(columns.take(kept), _lines(columns, ~kept))
+    return columns.take(kept), tuple(int(line) for line in columns.column("line")[~kept])
 
 
 def with_prints_collapsed(columns: RecordColumns) -> RecordColumns:
@@ -309,11 +295,6 @@ def _fingerprints(columns: list[Array]) -> NDArray[np.uint64]:
     return mixed
 
 
-def _lines(columns: RecordColumns, rows: NDArray[np.bool_]) -> tuple[int, ...]:
-    """Return the lines of some rows."""
-    return tuple(int(line) for line in columns.column("line")[rows])
-
-
 def _varied(columns: RecordColumns) -> bool:
     """Return whether not all records are printed in the same way."""
     if len(np.unique(columns.column("format"))) > 1:
@@ -333,10 +314,7 @@ def _merged_neighbours(columns: RecordColumns, order: Rows, *, steps_needed: boo
     kept_step = np.isfinite(columns.column("step")[first])
     target = np.where(kept_step | np.isnan(columns.column("step")[second]), first, second)
     source = first + second - target
-    filled = _filled(columns, target, source)
-    left = np.ones(len(columns), dtype=bool)
-    left[source] = False
-    return filled.take(left)
+    return _filled(columns, target, source)
 
 
 def _compatible(
@@ -384,7 +362,7 @@ def _agree(values: Array, first: Rows, second: Rows, tolerance: float) -> NDArra
 
 
 def _filled(columns: RecordColumns, target: Rows, source: Rows) -> RecordColumns:
-    """Return the records in which some say what others said too."""
+    """Return the records in which some say what others said too, without these others."""
     precise = np.isin(columns.label_texts("format")[source].astype(str), _FILES)
     values = {name: column.copy() for name, column in columns.values.items()}
     for name in (*columns.measured, "step", "epoch", "learning_rate"):
@@ -393,7 +371,9 @@ def _filled(columns: RecordColumns, target: Rows, source: Rows) -> RecordColumns
         column = values[name]
         given = ~np.isnan(column[source]) & (np.isnan(column[target]) | precise)
         column[target[given]] = column[source[given]]
-    return RecordColumns(values=values, labels=columns.labels)
+    left = np.ones(len(columns), dtype=bool)
+    left[source] = False
+    return RecordColumns(values=values, labels=columns.labels).take(left)
 
 
 def _with_files(columns: RecordColumns) -> RecordColumns:
@@ -414,10 +394,7 @@ def _with_files(columns: RecordColumns) -> RecordColumns:
             sources.append(int(row))
     if not targets:
         return columns
-    filled = _filled(columns, np.array(targets, dtype=np.intp), np.array(sources, dtype=np.intp))
-    left = np.ones(len(columns), dtype=bool)
-    left[sources] = False
-    return filled.take(left)
+    return _filled(columns, np.array(targets, dtype=np.intp), np.array(sources, dtype=np.intp))
 
 
 def _same_result(columns: RecordColumns, console: Rows, files: Rows) -> NDArray[np.bool_]:
@@ -432,10 +409,7 @@ def _same_result(columns: RecordColumns, console: Rows, files: Rows) -> NDArray[
     return same & shared
 
 
-_CODES: Final = {
-    Verdict.RESTART: "step-restart",
-    Verdict.SEVERAL_PROCESSES: "conflicting-records",
-}
+_CODES: Final = {Verdict.RESTART: "step-restart", Verdict.SEVERAL_PROCESSES: "conflicting-records"}
 _EPOCH_FORMATS: Final = ("E1", "E2", "F1")  # train records of a whole epoch
 _ONE_VALIDATION_AN_EPOCH: Final = ("E1", "E2", "F1", "S4", "S5", "S6", "S7", "dict")
 _MOST_STREAMS: Final = 1024  # labels beyond that are no processes
@@ -468,7 +442,9 @@ def normalised(tables: Mapping[Split, RecordTable]) -> Normalised:
     for split in (Split.TRAIN, Split.UNKNOWN):
         if not (table := tables.get(split)) or not len(table):
             continue
-        columns = _of_training(table, result)
+        columns = bars_counted_on(RecordColumns.of_table(table), table.total_steps)
+        columns = without_bars(columns)
+        columns = _collapsed(columns, result, in_sequence=not _by_epoch(columns))
         if np.isfinite(columns.column("step")).any():
             printed_steps.append(columns)
         settled = _settled_training(columns, result)
@@ -489,15 +465,11 @@ def normalised(tables: Mapping[Split, RecordTable]) -> Normalised:
         columns = _with_train_steps(columns, printed_steps)
         settled = _settled_validation(columns, own, several=several)
         result.warn(*_found(columns, settled))
-        result.splits[Split.VAL] = _in_order(columns.take(settled.rows))
+        columns = columns.take(settled.rows)
+        step = columns.column("step")
+        key = step if np.isfinite(step).any() else columns.column("epoch")
+        result.splits[Split.VAL] = columns.take(np.argsort(_carried(key), kind="stable"))
     return result
-
-
-def _of_training(table: RecordTable, result: Normalised) -> RecordColumns:
-    """Return train records without bars that lines make needless, and without copies."""
-    columns = bars_counted_on(RecordColumns.of_table(table), table.total_steps)
-    columns = without_bars(columns)
-    return _collapsed(columns, result, in_sequence=not _by_epoch(columns))
 
 
 def _collapsed(columns: RecordColumns, result: Normalised, *, in_sequence: bool) -> RecordColumns:
@@ -507,9 +479,8 @@ def _collapsed(columns: RecordColumns, result: Normalised, *, in_sequence: bool)
     several = bool(ranks.any())
     if several:  # of equal copies that of the lowest rank is kept: its stream stays whole
         columns = columns.take(np.argsort(ranks, kind="stable"))
-    found = without_equal_copies(columns, in_sequence=in_sequence)
-    result.warn("duplicate-records", found.lines)
-    columns = found.columns
+    columns, copies = without_equal_copies(columns, in_sequence=in_sequence)
+    result.warn("duplicate-records", copies)
     if several:
         columns = columns.take(np.argsort(columns.column("line"), kind="stable"))
     return with_prints_collapsed(columns)
@@ -533,7 +504,7 @@ def _settled_training(columns: RecordColumns, result: Normalised) -> Settled:
     merged = columns.take(rows)
     settled = _settled_streams(merged, ranks[rows])
     result.warn(*_found(merged, settled))
-    return Settled(rows=rows[settled.rows], verdict=settled.verdict, places=rows[settled.places])
+    return Settled(rows[settled.rows], settled.verdict, rows[settled.places])
 
 
 def _settled(columns: RecordColumns) -> Settled:
@@ -561,11 +532,7 @@ def _settled_streams(columns: RecordColumns, ranks: Array) -> Settled:
     if not of_ranks:
         return settled_rates(columns.column("epoch"), columns.column("learning_rate"))
     lowest = ranks == ranks.min()  # records without any number: one process tells the run
-    return Settled(
-        rows=np.flatnonzero(lowest),
-        verdict=Verdict.SEVERAL_PROCESSES,
-        places=np.flatnonzero(~lowest),
-    )
+    return Settled(np.flatnonzero(lowest), Verdict.SEVERAL_PROCESSES, np.flatnonzero(~lowest))
 
 
 def _settled_validation(columns: RecordColumns, own: Array, *, several: bool) -> Settled:
@@ -598,10 +565,8 @@ def _settled_ranks(key: Array, ranks: Array) -> Settled:
     )
     merged = settled_first(key[kept], priority=ranks[kept])
     if merged.verdict is Verdict.NONE and each[0].verdict is not Verdict.NONE:
-        return Settled(
-            rows=kept[merged.rows], verdict=each[0].verdict, places=of_ranks[0][each[0].places]
-        )
-    return Settled(rows=kept[merged.rows], verdict=merged.verdict, places=kept[merged.places])
+        return Settled(kept[merged.rows], each[0].verdict, of_ranks[0][each[0].places])
+    return Settled(kept[merged.rows], merged.verdict, kept[merged.places])
 
 
 def _with_train_steps(columns: RecordColumns, printed: list[RecordColumns]) -> RecordColumns:
@@ -626,13 +591,6 @@ def _with_train_steps(columns: RecordColumns, printed: list[RecordColumns]) -> R
     for row in missing[in_files]:
         step[row] = ends.get(float(columns.column("epoch")[row]), step[row])
     return columns.with_column("step", step)
-
-
-def _in_order(columns: RecordColumns) -> RecordColumns:
-    """Return records sorted by step, or by epoch where no step is known."""
-    step = columns.column("step")
-    key = step if np.isfinite(step).any() else columns.column("epoch")
-    return columns.take(np.argsort(_carried(key), kind="stable"))
 
 
 def _outside(columns: RecordColumns, spans: list[tuple[int, int]]) -> RecordColumns:
@@ -706,18 +664,14 @@ def _carried(step: Array) -> Array:
 
 def _ranks(columns: RecordColumns) -> Array:
     """Return the place of each record's stream among all, lowest rank first."""
-    names = sorted(columns.labels_in("stream"), key=_rank_key)
+    found = columns.labels_in("stream")  # sorted by the numbers in each
+    names = sorted(found, key=lambda name: ([int(n) for n in _DIGITS.findall(name)], name))
     if not 1 < len(names) <= _MOST_STREAMS:
         return np.zeros(len(columns))
     places = np.zeros(len(columns.labels))
     for place, name in enumerate(names):
         places[columns.labels.index(name)] = place
     return places[np.nan_to_num(columns.column("stream")).astype(np.intp)]
-
-
-def _rank_key(name: str) -> tuple[list[int], str]:
-    """Return what streams are sorted by: the numbers in their label."""
-    return [int(digits) for digits in _DIGITS.findall(name)], name
 
 
 def _named_ranks(columns: RecordColumns) -> bool:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Final, final
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,8 +30,7 @@ _SAMPLED: Final = (Kind.OVERLAP, Kind.JOINT, Kind.CONDITIONAL, Kind.MARGINAL)
 _APPROXIMATE: Final = frozenset({Kind.MARGINAL, Kind.OVERLAP})
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class OfflineAcceptance:
     """What a log says of the accept length at one depth."""
 
@@ -115,17 +114,10 @@ def offline_acceptance(
         raise ParameterError("num_steps", num_steps, "at least 1", "no draft has no accept length")
     order = _SAMPLED if sampled else _GREEDY
     known_kinds = [one for one in order if accuracies.get(one)]
-    kind = max(
-        known_kinds, key=lambda one: len(accuracies[one]), default=None
-    )  # first of the deepest
+    # the first of the deepest
+    kind = max(known_kinds, key=lambda one: len(accuracies[one]), default=None)
     if kind is None:
-        return OfflineAcceptance(
-            accept_length=None,
-            kind=None,
-            num_steps=num_steps,
-            trained_depth=0,
-            codes=("mean-only",),
-        )
+        return OfflineAcceptance(None, None, num_steps, 0, codes=("mean-only",))
     values = np.asarray(accuracies[kind], dtype=np.float64)
     depth = values.size if num_steps is None else num_steps
     curve = _full_accuracy(values, kind)
@@ -134,24 +126,11 @@ def offline_acceptance(
     routes = accept_length_routes(as_deep, cut)
     codes = _codes(kind, sampled=sampled, beyond=depth > values.size)
     if not depth_is_whole and depth > values.size:
-        return OfflineAcceptance(
-            accept_length=None,
-            kind=kind,
-            num_steps=depth,
-            trained_depth=values.size,
-            codes=("depth0-only",),
-        )
+        return OfflineAcceptance(None, kind, depth, values.size, codes=("depth0-only",))
     rounded = _rounding_variance(values[:cut], kind, rounding) / max(num_records, 1)
     variance = _route_variance(routes) + scatter_sd**2 + rounded
-    return OfflineAcceptance(
-        accept_length=_estimate(routes[ROUTES[kind]], math.sqrt(variance), curve, depth),
-        kind=kind,
-        num_steps=depth,
-        trained_depth=values.size,
-        routes=routes,
-        curve=curve,
-        codes=codes,
-    )
+    known = _estimate(routes[ROUTES[kind]], math.sqrt(variance), curve, depth)
+    return OfflineAcceptance(known, kind, depth, values.size, routes, curve, codes)
 
 
 def carried_draws(

@@ -237,10 +237,8 @@ def _check_span(used: AccuracyCurves, horizon: float) -> None:
 def _summed_rate(schedule: Schedule, horizon: float) -> Array:
     """Return steps and the summed learning rate at them, over the peak."""
     steps = np.linspace(0.0, horizon, _SUM_CELLS + 1)
-    middle = 0.5 * (steps[1:] + steps[:-1])
-    rate = np.maximum(schedule.relative_rate(middle), 1e-6)
-    total = np.concatenate([[0.0], np.cumsum(rate) * steps[1]])
-    return np.stack([steps, total], axis=1)
+    rate = np.maximum(schedule.relative_rate(0.5 * (steps[1:] + steps[:-1])), 1e-6)
+    return np.stack([steps, np.concatenate([[0.0], np.cumsum(rate) * steps[1]])], axis=1)
 
 
 def _walks(rng: np.random.Generator, num_draws: int, depths: int) -> Array:
@@ -359,6 +357,4 @@ def _learning_rates(log: TrainingLog) -> tuple[Array, Array] | None:
     if training is None:
         return None
     known = np.isfinite(training.learning_rate) & np.isfinite(training.step)
-    if not known.any():
-        return None
-    return training.step[known], training.learning_rate[known]
+    return None if not known.any() else (training.step[known], training.learning_rate[known])

@@ -106,9 +106,7 @@ def read_training_log(
 
 
 def _read_files(
-    paths: PathLike | Sequence[PathLike],
-    progress: Callable[[int], None] | None,
-    family: str | None,
+    paths: PathLike | Sequence[PathLike], progress: Callable[[int], None] | None, family: str | None
 ) -> _ReadFiles:
     """Read files and folders: console logs first, then what stands beside them."""
     named = [paths] if isinstance(paths, Path | str) else list(paths)
@@ -143,10 +141,7 @@ def _read_files(
 
 
 def _took(
-    tables: SpeculatorsFiles,
-    kind: SourceKind,
-    path: Path,
-    progress: Callable[[int], None] | None,
+    tables: SpeculatorsFiles, kind: SourceKind, path: Path, progress: Callable[[int], None] | None
 ) -> bool:
     """Return whether a file is one of those beside console logs, and read it then."""
     log = LogFile(path=path, progress=progress)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import numpy as np
 
@@ -57,7 +57,6 @@ def served_as(
     )
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedPoint:
     """What a user measured of a similar drafter, beside what its log said."""

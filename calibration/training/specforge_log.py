@@ -99,10 +99,7 @@ class StepDictionaries:
         return taken
 
     def add_known(
-        self,
-        known: KnownKeys,
-        columns: dict[str, Sequence[float] | Array],
-        streams: Sequence[str],
+        self, known: KnownKeys, columns: dict[str, Sequence[float] | Array], streams: Sequence[str]
     ) -> None:
         """Add the records of many dictionaries with the same keys."""
         self._rows.extend(known.layout, columns, streams, rounding=self._rounding)
@@ -214,10 +211,7 @@ def _known_keys(record: TrainingRecord, numbers: Numbers) -> KnownKeys | None:
         return None
     order = {key: index for index, key in enumerate(numbers)}
     layout = Layout(
-        format=record.format,
-        split=record.split,
-        columns=("step", *wanted),
-        hints=record.hints,
+        format=record.format, split=record.split, columns=("step", *wanted), hints=record.hints
     )
     return KnownKeys(list(numbers), layout, tuple(order[key] for key in wanted.values()))
 

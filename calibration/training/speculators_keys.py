@@ -19,11 +19,7 @@ BLOCK_FAMILY: Final = "speculators-block"
 # Half a unit of the three decimals that the console prints; scientific below. [-]
 CONSOLE_ROUNDING: Final = 0.0005
 
-_DEPTHS: Final = {
-    "full_acc": Kind.JOINT,
-    "cond_acc": Kind.CONDITIONAL,
-    "loss": "loss",
-}
+_DEPTHS: Final = {"full_acc": Kind.JOINT, "cond_acc": Kind.CONDITIONAL, "loss": "loss"}
 _DEPTH_KEY = re.compile(r"(full_acc|cond_acc|loss)_(\d{1,2})", re.ASCII)
 _POSITION_KEY = re.compile(r"position_(\d{1,2})_acc", re.ASCII)
 _KEY = re.compile(r"(?:(train|val)/)?(.+?)(_epoch)?", re.DOTALL)

@@ -68,30 +68,19 @@ _MOST_RANKS = 64  # that are asked whether their records have ended
 _MOST_TEXT = 1 << 14
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class JoinedRecord:
-    """The message of one record."""
+    """The message of one record, of which the end may not be seen yet."""
 
     line: int  # line on which it begins
     stream: str  # label of who printed it
+    column: int
     text: str  # the message without time, level and path
     # whether the file ends behind its last character, so that a last number may be cut
     cut: bool = False
     hard_wrap: bool = False  # whether a key or a number was broken over two lines
-    interleaved: bool = False  # whether something else stood inside it
-
-
-@dataclass(slots=True)
-class _Open:
-    """A record whose end was not seen yet."""
-
-    line: int
-    column: int
-    text: str
-    cut: bool = False
-    hard_wrap: bool = False
     interrupted: bool = False
-    interleaved: bool = False
+    interleaved: bool = False  # whether something else stood inside it
 
     @property
     def metrics(self) -> bool:
@@ -134,7 +123,7 @@ class RichRecords:
 
     # Whether the last line that was fed belongs to what may be a metric record.
     taken: bool = field(init=False, default=False)
-    _open: dict[str, _Open] = field(init=False, default_factory=dict)
+    _open: dict[str, JoinedRecord] = field(init=False, default_factory=dict)
 
     def feed(self, line: int, stream: str, text: str) -> Sequence[JoinedRecord]:
         """Return the records that a line shows to be at their end, in the order of their lines."""
@@ -146,7 +135,9 @@ class RichRecords:
         column = current.column if current is not None and current.column else len(_INDENT)
         if text.startswith(_INDENT[:column]):
             if current is not None and current.metrics:
-                self._go_on(current, text)
+                piece = text.strip()
+                if not current.interrupted or current.goes_on_with(piece):
+                    self._resume(current, piece, text)
             return ()
         if "=" in text and _OWN.search(text):
             return self._plain(line, stream, text)
@@ -170,28 +161,12 @@ class RichRecords:
 
     def close(self, streams: Collection[str]) -> list[JoinedRecord]:
         """Return the open records of some streams, of which new ones begin, and all that have an end."""
-        if not self._open:
-            return []
         if len(self._open) > _MOST_RANKS:
             ending = [stream for stream in streams if stream in self._open]
         else:
             ending = [name for name, one in self._open.items() if name in streams or one.ended]
-        closed = [self._close(stream) for stream in ending]
-        return [record for record in closed if record is not None]
-
-    def _close(self, stream: str) -> JoinedRecord | None:
-        """Return the open record of a stream: nothing more belongs to it."""
-        current = self._open.pop(stream, None)
-        if current is None or not current.metrics:
-            return None
-        return JoinedRecord(
-            line=current.line,
-            stream=stream,
-            text=current.text,
-            cut=current.cut,
-            hard_wrap=current.hard_wrap,
-            interleaved=current.interleaved,
-        )
+        closed = [self._open.pop(stream) for stream in dict.fromkeys(ending)]
+        return [record for record in closed if record.metrics]
 
     def finish(self) -> list[JoinedRecord]:
         """Return the records that are open: nothing more belongs to them."""
@@ -208,27 +183,19 @@ class RichRecords:
             if current is not None:
                 current.interrupted = True
             return ()
-        return self._start(stream, _Open(line=line, column=column, text=message, cut=cut))
+        return self._start(stream, JoinedRecord(line, stream, column, message, cut))
 
-    def _start(self, stream: str, record: _Open) -> Sequence[JoinedRecord]:
+    def _start(self, stream: str, record: JoinedRecord) -> Sequence[JoinedRecord]:
         """Keep a new record, in the place of the one before it; return what is at its end."""
         if not record.metrics:
             self._open.pop(stream, None)
-            ended = []
-        else:
-            ended = self.close((stream,))
+        ended = self.close((stream,)) if record.metrics else []
         if len(self._open) >= _MOST_STREAMS:  # these are no labels; the oldest gives way
             self._open.pop(next(iter(self._open)))
         self._open[stream] = record
         return ended
 
-    def _go_on(self, current: _Open, text: str) -> None:
-        """Take a line behind blanks."""
-        piece = text.strip()
-        if not current.interrupted or current.goes_on_with(piece):
-            self._resume(current, piece, text)
-
-    def _resume(self, current: _Open, piece: str, text: str) -> None:
+    def _resume(self, current: JoinedRecord, piece: str, text: str) -> None:
         """Add a line to its record."""
         current.interleaved |= current.interrupted
         current.interrupted = False
@@ -251,7 +218,7 @@ class RichRecords:
         ):
             self._resume(current, message, text)
             return ()
-        return self._start(stream, _Open(line=line, column=0, text=message, cut=cut))
+        return self._start(stream, JoinedRecord(line, stream, 0, message, cut))
 
 
 def _without_path(text: str, start: int) -> tuple[str, bool]:
@@ -325,8 +292,8 @@ class SpeculatorsLines:
         taken = self._records.taken
         for record in ended:
             self._add(record)
-        if not taken and " epochs of " in text:
-            self._note_total(text)
+        if not taken and " epochs of " in text and (total := _TOTAL_STEPS.search(text)):
+            self._total_steps = int(total[1]) * int(total[2])
         return taken
 
     @property
@@ -395,8 +362,10 @@ class SpeculatorsLines:
         sound = len(plans) == 1 and not (record.hard_wrap or record.interleaved or record.cut)
         for plan in plans:
             sound &= self._add_split(plan, list(values.values()), record)
-        if sound and not plans[0].bare:
-            self._keep_layout(keys)
+        if sound and not plans[0].bare and keys not in self.layouts:
+            self.layouts[keys] = None
+            if len(self.layouts) > _MOST_LAYOUTS:
+                del self.layouts[next(iter(self.layouts))]
 
     def _add_split(self, plan: KeyPlan, values: list[str], record: JoinedRecord) -> bool:
         """Add what a record says of one split; return whether it was added."""
@@ -461,19 +430,6 @@ class SpeculatorsLines:
         plan.store(
             self.raw, columns, 1, layout=layout, rounding=finest_rounding(plan, values), hints=False
         )
-
-    def _keep_layout(self, keys: tuple[str, ...]) -> None:
-        """Remember the order of the keys of a sound record."""
-        if keys not in self.layouts:
-            self.layouts[keys] = None
-            if len(self.layouts) > _MOST_LAYOUTS:
-                del self.layouts[next(iter(self.layouts))]
-
-    def _note_total(self, text: str) -> None:
-        """Note how long the trainer says that the run is."""
-        found = _TOTAL_STEPS.search(text)
-        if found is not None:
-            self._total_steps = int(found[1]) * int(found[2])
 
 
 def finest_rounding(plan: KeyPlan, values: Sequence[str]) -> float:
@@ -553,15 +509,6 @@ class _Pattern:
 
 
 @dataclass(slots=True)
-class _Run:
-    """Records of one pattern that follow each other."""
-
-    pattern: _Pattern
-    lines: Array
-    groups: list[tuple[bytes, ...]]
-
-
-@dataclass(slots=True)
 class SpeculatorsBlocks:
     """Takes the records that look alike out of blocks of a log."""
 
@@ -587,7 +534,7 @@ class SpeculatorsBlocks:
                 continue
             if state.left < state.place:
                 yield state.give(block)
-            self._take(self._run(block, pattern, state), state)
+            self._take(pattern, *self._run(block, pattern, state), state)
         if state.left < len(block):
             yield state.give(block)
 
@@ -608,8 +555,10 @@ class SpeculatorsBlocks:
                 return pattern if self._sound(match) else None
         return None
 
-    def _run(self, block: bytes, pattern: _Pattern, state: "_Place") -> _Run:
-        """Return the records of a pattern that begin at a place and go on without a gap."""
+    def _run(
+        self, block: bytes, pattern: _Pattern, state: "_Place"
+    ) -> tuple[Array, list[tuple[bytes, ...]]]:
+        """Return lines and groups of the records of a pattern that begin at a place and go on without a gap."""
         matches, size, place = pattern.compiled.match, len(block), state.place
         starts: list[int] = []
         groups: list[tuple[bytes, ...]] = []
@@ -628,7 +577,7 @@ class SpeculatorsBlocks:
         )
         lines = state.line + np.searchsorted(ends, np.array(starts) - state.place)
         state.place, state.line = place, state.line + len(ends)
-        return _Run(pattern, lines.astype(np.float64), groups)
+        return lines.astype(np.float64), groups
 
     def _sound(self, match: re.Match[bytes]) -> bool:
         """Return whether a record ends inside its block, and the label of a stream stands before it."""
@@ -657,13 +606,14 @@ class SpeculatorsBlocks:
             self._streams[prefix] = label if behind == _RECORD else None
         return self._streams[prefix]
 
-    def _take(self, run: _Run, state: "_Place") -> None:
+    def _take(
+        self, pattern: _Pattern, lines: Array, groups: list[tuple[bytes, ...]], state: "_Place"
+    ) -> None:
         """Add the records of a run; where one is not sound, leave all to be read line by line."""
-        prefixes, *printed = zip(*run.groups, strict=True)
-        length = len(run.lines)
-        columns: dict[str, Sequence[float] | Array] = {"line": run.lines}
+        prefixes, *printed = zip(*groups, strict=True)
+        columns: dict[str, Sequence[float] | Array] = {"line": lines}
         try:
-            for name, texts in zip(run.pattern.names, printed, strict=True):
+            for name, texts in zip(pattern.names, printed, strict=True):
                 columns[name] = self._numbers.column(texts)
         except ValueError:
             return
@@ -672,13 +622,9 @@ class SpeculatorsBlocks:
         labels = {text: self._stream(text) or "" for text in set(prefixes) if text is not None}
         streams = [labels.get(text, "") for text in prefixes] if labels else []
         self.lines.close(set(streams) or {""})
-        table = self.lines.raw.table(run.pattern.plan.family, run.pattern.plan.split)
-        columns["stream"] = (
-            [float(table.label(stream)) for stream in streams]
-            if streams
-            else np.full(length, float(table.label("")))
-        )
-        self.lines.store(run.pattern.plan, columns, length)
+        table = self.lines.raw.table(pattern.plan.family, pattern.plan.split)
+        columns["stream"] = [float(table.label(one)) for one in streams or [""] * len(lines)]
+        self.lines.store(pattern.plan, columns, len(lines))
         state.left, state.left_line = state.place, state.line
 
 

@@ -1,7 +1,6 @@
 """Draws of the speed-up at accept lengths that are themselves drawn."""
 
 from dataclasses import dataclass, replace
-from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,6 @@ Array = NDArray[np.float64]
 _NODES = 65  # of the accept length; a straight line between them is right to 1e-4
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SpeedupDraws:
     r"""Equally likely systems: the speed-up of each as a function of the accept length.

@@ -433,9 +433,7 @@ class TrackerExports:
             place = LongColumns(name=-1, step=names.index("step"), value=names.index("value"))
             return self._long(place, rows, key)
         found = long_columns(header)
-        if found is not None:
-            return self._long(found, rows, None)
-        return self._wide(header, rows)
+        return self._long(found, rows, None) if found is not None else self._wide(header, rows)
 
     def finish(self) -> None:
         """Add the records of what has one value a row: they may be spread over several files."""
