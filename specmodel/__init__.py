@@ -8,6 +8,7 @@ from specmodel.version import __version__ as __version__
 if TYPE_CHECKING:  # for type checkers; a cold prediction loads only what it needs
     from specmodel.acceptance import ConditionalAccuracy as ConditionalAccuracy
     from specmodel.acceptance import FullAccuracy as FullAccuracy
+    from specmodel.answer import Answer as Answer
     from specmodel.baselines import Baseline as Baseline
     from specmodel.baselines import Baselines as Baselines
     from specmodel.calibration import Calibration as Calibration
@@ -26,6 +27,7 @@ if TYPE_CHECKING:  # for type checkers; a cold prediction loads only what it nee
     from specmodel.prior import load_prior as load_prior
     from specmodel.question import AcceptLength as AcceptLength
     from specmodel.question import Configuration as Configuration
+    from specmodel.question import Estimate as Estimate
     from specmodel.question import Question as Question
     from specmodel.speedup import accept_length_for_speedup as accept_length_for_speedup
     from specmodel.speedup import elasticities as elasticities
@@ -35,13 +37,14 @@ _HOME = {
     name: module
     for module, names in {
         "acceptance": "ConditionalAccuracy FullAccuracy",
+        "answer": "Answer",
         "baselines": "Baseline Baselines",
         "calibration": "Calibration load_calibration save_calibration",
         "cost": "BatchCurve RoundTerms round_cost round_terms",
         "errors": "SpecModelError",
         "prediction": "Prediction accept_length_needed predict sensitivities",
         "prior": "Prior load_prior",
-        "question": "AcceptLength Configuration Question",
+        "question": "AcceptLength Configuration Estimate Question",
         "speedup": "accept_length_for_speedup elasticities round_cost_from_throughput",
     }.items()
     for name in names.split()

@@ -376,7 +376,8 @@ def answer(
     configured = configurations(system, ask)
     found = None
     if accepted:
-        found = accept_lengths(ask, configured, calibrated_depth=calibrated_depth(system))
+        depth = calibrated_depth(system) if len(configured) > 1 else None
+        found = accept_lengths(ask, configured, calibrated_depth=depth)
     values = found.values if found else (AcceptLength.exact(1.0),) * len(configured)
     questions = [
         question_of(system, ask, one, value) for one, value in zip(configured, values, strict=True)
@@ -411,7 +412,9 @@ def answer(
         identity=None if several or model else _identity(system, depths[0]),
         measured_depth=found.measured_depth if found else None,
         measured_conditional=None if curve is None else float(curve.to_conditional().values[-1]),
-        claims=_claims(curve, depths, ask.claim),
+        claims=_claims(curve, depths, ask.claim)
+        if curve is not None or ask.claim is not None
+        else (),
         notes=(*calibration_notes(system), *stated, *(found.notes if found else ()), *by.notes),
     )
 
