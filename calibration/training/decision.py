@@ -111,16 +111,11 @@ class Worth(NamedTuple):
         factor = None
         if transfer is not None:
             factor = transfer.median * np.exp(transfer.total_sd * spread_normal(NUM_DRAWS, rng))
-        return cls(
-            speedups=draw_speedups(
-                calibration, question, longest=longest, num_draws=NUM_DRAWS, rng=rng
-            ),
-            factor=factor,
-            row=rng.permutation(np.resize(np.arange(len(path.draws)), NUM_DRAWS)),
-            longest=longest,
-            target=target,
-            baseline=baseline_of(calibration, question),
+        speedups = draw_speedups(
+            calibration, question, longest=longest, num_draws=NUM_DRAWS, rng=rng
         )
+        row = rng.permutation(np.resize(np.arange(len(path.draws)), NUM_DRAWS))
+        return cls(speedups, factor, row, longest, target, baseline_of(calibration, question))
 
     @property
     def fastest(self) -> float:
@@ -140,10 +135,9 @@ class Worth(NamedTuple):
 
     def checkpoint(self, accept_length: Array, step: int | None) -> CheckpointOutlook:
         """What one checkpoint is worth."""
+        logged, served = self.logged(accept_length), self.served(accept_length)
         return CheckpointOutlook(
-            step=step,
-            as_logged=self._outlook(self.logged(accept_length)),
-            expected=self._outlook(self.served(accept_length)),
+            step=step, as_logged=self._outlook(logged), expected=self._outlook(served)
         )
 
     def _outlook(self, accept_length: Array) -> Outlook:

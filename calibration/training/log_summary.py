@@ -3,7 +3,6 @@
 The shape of the ``expected.json`` files beside the fixtures, and of ``log`` in the JSON of the command.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -107,11 +106,12 @@ def _split(log: TrainingLog, series: SplitSeries, *, lengths: bool) -> Summary:
         return summary
     summary["last"] = _last(log, series, int(rows[-1]))
     summary["pooled"] = {"n": len(finite)} | _values(series, rows)
-    lengths &= log.depths > 1 or not _marginal_only(series)
+    lengths &= log.depths > 1 or not {Kind.JOINT, Kind.CONDITIONAL}.isdisjoint(series.accuracies)
     tail = tail_rows(rows)
     if len(tail):
         summary["tail"] = {"n": len(tail)} | _values(series, tail)
-        _add_lengths(summary["tail"], lambda: accept_lengths(pooled(series, tail)), wanted=lengths)
+        if lengths and (found := accept_lengths(pooled(series, tail))):
+            summary["tail"]["accept_length"] = dict(found)
     if lengths and series.accuracies:
         last = {kind: values[rows[-1]] for kind, values in series.accuracies.items()}
         of_last, of_pooled = accept_lengths(last), accept_lengths(pooled(series, rows))
@@ -126,19 +126,6 @@ def _split(log: TrainingLog, series: SplitSeries, *, lengths: bool) -> Summary:
     if reported:
         summary["reported"] = reported
     return summary
-
-
-def _add_lengths(
-    summary: Summary, lengths: Callable[[], Mapping[str, float]], *, wanted: bool
-) -> None:
-    """Add accept lengths where they are wanted and there are any."""
-    if wanted and (found := lengths()):
-        summary["accept_length"] = dict(found)
-
-
-def _marginal_only(series: SplitSeries) -> bool:
-    """Return whether there are neither joint nor conditional accuracies."""
-    return not {Kind.JOINT, Kind.CONDITIONAL} & set(series.accuracies)
 
 
 def _last(log: TrainingLog, series: SplitSeries, row: int) -> Summary:

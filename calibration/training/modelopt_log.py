@@ -141,11 +141,12 @@ class ModelOptLines:
             has_accuracies = _KEY.search(body) is not None
             if has_accuracies or "'loss'" in body:
                 numbers = numbers_of(body)
-                accuracies = _accuracies(numbers)
+                found = (by_depth(numbers, one) for one in _PATTERNS)  # of either age
+                accuracies = next(filter(None, found), ())
                 if accuracies:
                     self._take_numbers(line, stream, numbers, accuracies)
                     taken = True
-                elif not has_accuracies and self._waits_for_losses():
+                elif not has_accuracies and self._pending and not self._pending.has_dictionary:
                     _put_losses(self._pending, numbers)
                     taken = True
         if _KEY.search(text) and has_open_dictionary(text):
@@ -172,10 +173,6 @@ class ModelOptLines:
         _put_losses(pending, numbers)
         if estimate is not None:
             pending.reported.setdefault(_ESTIMATE, estimate)
-
-    def _waits_for_losses(self) -> bool:
-        """Return whether a record was begun by lines and has no dictionary."""
-        return self._pending is not None and not self._pending.has_dictionary
 
     def _begin(self, pending: _Pending) -> _Pending:
         """End the record before and begin one."""
@@ -213,18 +210,12 @@ class ModelOptLines:
         )
 
 
-def _accuracies(numbers: Numbers) -> tuple[float, ...]:
-    """Return the accuracies of a dictionary, of either age."""
-    return next((found for one in _PATTERNS if (found := by_depth(numbers, one))), ())
-
-
-def _put_losses(pending: _Pending | None, numbers: Numbers) -> None:
+def _put_losses(pending: _Pending, numbers: Numbers) -> None:
     """Add what HF Trainer says about a step."""
-    if pending is not None:
-        pending.total_loss = number(numbers, "loss")
-        pending.learning_rate = number(numbers, "learning_rate")
-        pending.epoch = number(numbers, "epoch")
-        pending.has_dictionary = True
+    pending.total_loss = number(numbers, "loss")
+    pending.learning_rate = number(numbers, "learning_rate")
+    pending.epoch = number(numbers, "epoch")
+    pending.has_dictionary = True
 
 
 def _is_same(pending: _Pending, accuracies: tuple[float, ...], rounding: float) -> bool:

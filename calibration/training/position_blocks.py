@@ -149,7 +149,7 @@ class OpenBlocks:
 _TRAIN = "Train"
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class EpochBlocks:
     """The epoch blocks of one of the two families."""
 

@@ -53,6 +53,7 @@ def clean_log(
         }
         depths = max((one.depths for one in series.values()), default=0)
         first, last, number = _steps(found)
+        first_position = next((one.first_position for one in tables.values() if len(one)), 0)
         log = TrainingLog(
             paths=tuple(paths),
             first_lines=tuple(first_lines),
@@ -65,7 +66,7 @@ def clean_log(
             formats=tuple(sorted(found.formats)),
             kinds=dict(facts.kinds),
             depths=depths,
-            first_position=_first_position(tables) if depths else None,
+            first_position=first_position if depths else None,
             unique_steps=number,
             first_step=first,
             last_step=last,
@@ -162,11 +163,6 @@ def _epochs(found: Normalised) -> tuple[float, ...]:
     columns = [np.empty(0), *(one.column("epoch") for one in found.splits.values())]
     epochs = np.unique(np.concatenate(columns))
     return tuple(float(epoch) for epoch in epochs[np.isfinite(epochs)])
-
-
-def _first_position(tables: Mapping[Split, RecordTable]) -> int:
-    """Return the index that is printed for the first depth."""
-    return next((table.first_position for table in tables.values() if len(table)), 0)
 
 
 def _total_steps(tables: Mapping[Split, RecordTable]) -> int | None:

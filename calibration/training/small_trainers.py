@@ -180,9 +180,7 @@ class Eagle3Lines:
 
     def __init__(self, raw: RawLog) -> None:
         self._raw = raw
-        self._epochs = EpochBlocks(
-            raw=raw, family=EAGLE3, format="E1", evaluation_word="Test", takes_open=True
-        )
+        self._epochs = EpochBlocks(raw, EAGLE3, "E1", "Test", takes_open=True)
         self._blocks = OpenBlocks(self._epochs.take, self._drop)
 
     def feed(self, line: int, stream: str, text: str) -> bool:

@@ -130,21 +130,16 @@ class StepDictionaries:
         record = _dictionary_record(line, stream, step, numbers)
         if record is None:
             return
-        self._refine_rounding(record)
+        if self._num_rounded < _FINEST_ROWS:  # the finest of the first dictionaries says it
+            found, before = finest(record.accuracies.get(Kind.MARGINAL, ())), self._rounding
+            self._rounding = found if before is None else min(before, found or before)
+            self._num_rounded += 1
         known_keys = _known_keys(record, numbers)
         if self._num_rounded >= _FINEST_ROWS and known_keys and len(self.known) < _MOST_LAYOUTS:
             self.known.append(known_keys)
         self._rows.add_record(record)
         if self._rounding is not None:
             self._raw.table(self._rows.family, record.split).rounding = self._rounding
-
-    def _refine_rounding(self, record: TrainingRecord) -> None:
-        """Learn how finely accuracies are printed: the finest of the first dictionaries says it."""
-        if self._num_rounded < _FINEST_ROWS:
-            found = finest(record.accuracies.get(Kind.MARGINAL, ()))
-            known = self._rounding
-            self._rounding = found if known is None else min(known, found or known)
-            self._num_rounded += 1
 
 
 def _dictionary_record(
@@ -242,15 +237,6 @@ class _Pattern:
     beginning: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Dictionaries of one pattern on lines that follow each other."""
-
-    pattern: _Pattern
-    end: int
-    groups: list[tuple[bytes, ...]]
-
-
 @dataclass(slots=True)
 class StepBlocks:
     """Takes the dictionaries that look alike out of blocks of a log."""
@@ -273,13 +259,13 @@ class StepBlocks:
             if run is None:
                 place = block.find(b"\n", start) + 1 or len(block)
                 continue
-            place = run.end
+            pattern, place, groups = run
             if left < start:
                 yield first_line, block[left:start]
                 first_line += block.count(b"\n", left, start)
                 left = start
-            if may_take() and self._take(run, first_line):
-                first_line, left = first_line + len(run.groups), run.end
+            if may_take() and self._take(pattern, groups, first_line):
+                first_line, left = first_line + len(groups), place
         if left < len(block):
             yield first_line, block[left:]
 
@@ -297,8 +283,10 @@ class StepBlocks:
         start = max(place, block.rfind(b"\n", place, first) + 1)
         return max(start, block.rfind(b"\r", start, first) + 1)
 
-    def _run(self, block: bytes, start: int) -> _Run | None:
-        """Return the dictionaries of one pattern that begin at a place; None where there is none."""
+    def _run(
+        self, block: bytes, start: int
+    ) -> tuple[_Pattern, int, list[tuple[bytes, ...]]] | None:
+        """Return a pattern, where its dictionaries that begin at a place end, and their groups."""
         alike = (one for one in self._patterns if one.compiled.match(block, start))
         pattern = next(alike, None)
         if pattern is None:
@@ -311,7 +299,7 @@ class StepBlocks:
                 break
             groups.append(match.groups())
             place = match.end()
-        return _Run(pattern, place, groups) if groups else None
+        return (pattern, place, groups) if groups else None
 
     def _stream(self, prefix: bytes) -> str | None:
         """Return the label of a stream; None where what stands in front may be something else."""
@@ -324,21 +312,21 @@ class StepBlocks:
             self._streams[prefix] = label if is_sound else None
         return self._streams[prefix]
 
-    def _take(self, run: _Run, first_line: int) -> bool:
+    def _take(self, pattern: _Pattern, groups: list[tuple[bytes, ...]], first_line: int) -> bool:
         """Add the dictionaries of a run; False where one is not sound: all are read one by one."""
         try:
-            numbers = self._numbers.table([group[1:] for group in run.groups])
+            numbers = self._numbers.table([group[1:] for group in groups])
         except ValueError:
             return False
         if not np.isfinite(numbers).all():
             return False
         columns: dict[str, Sequence[float] | Array] = {
-            "line": np.arange(first_line, first_line + len(run.groups), dtype=np.float64)
+            "line": np.arange(first_line, first_line + len(groups), dtype=np.float64)
         }
-        columns |= zip(run.pattern.names, numbers, strict=True)
+        columns |= zip(pattern.names, numbers, strict=True)
         self.before()
-        labels = [self._stream(group[0]) or "" for group in run.groups]
-        self.dictionaries.add_known(run.pattern.known, columns, labels)
+        labels = [self._stream(group[0]) or "" for group in groups]
+        self.dictionaries.add_known(pattern.known, columns, labels)
         return True
 
 
@@ -372,9 +360,7 @@ class SpecForgeLines:
         self._dictionaries = StepDictionaries(raw, self._rows)
         # What takes dictionaries that look alike out of whole blocks.
         self.steps = StepBlocks(self._dictionaries, self._bars.end)
-        self._epochs = EpochBlocks(
-            raw=raw, family=FAMILY, format="F1", evaluation_word="Eval", takes_open=takes_open
-        )
+        self._epochs = EpochBlocks(raw, FAMILY, "F1", "Eval", takes_open)
         self._blocks = OpenBlocks(self._take_block, self._drop_block)
 
     def feed(self, line: int, stream: str, text: str) -> bool:
@@ -423,14 +409,9 @@ class SpecForgeLines:
         if accuracy is None:
             return
         layout = _bar_layout(has_loss=loss is not None, has_rate="acceptance_rate" in pairs)
-        values = (float(bar.state.counter), bar.epoch, accuracy)
-        self._rows.add(
-            layout,
-            bar.line,
-            bar.stream,
-            values if loss is None else (*values, loss),
-            total_steps=bar.state.total,
-        )
+        values: tuple[float, ...] = (float(bar.state.counter), bar.epoch, accuracy)
+        values = values if loss is None else (*values, loss)
+        self._rows.add(layout, bar.line, bar.stream, values, total_steps=bar.state.total)
 
 
 @cache

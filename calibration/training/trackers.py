@@ -290,11 +290,6 @@ class LongColumns:
     value: int
 
 
-def delimiter_of(header: str) -> str:
-    """Return what separates the cells of a table."""
-    return max(_DELIMITERS, key=header.count)
-
-
 def step_column(header: Sequence[str]) -> int | None:
     """Return the place of the tracker's step, None where there is none."""
     names = [name.strip().casefold() for name in header]
@@ -357,7 +352,21 @@ def separate_runs(tables: Mapping[Split, RecordTable], names: Collection[str]) -
         return ()
     runs: dict[str, _Run] = {}
     for split, table in tables.items():
-        _gather(split, table, names, runs)
+        if not len(table):
+            continue
+        streams, steps = table.column("stream"), table.column("step")
+        columns = sorted(name for name in table.columns if name not in _NOT_COMPARED)
+        values = np.stack([table.column(name) for name in columns], axis=1)
+        for number, label in enumerate(table.labels):
+            own = streams == number
+            if label not in names or not own.any():
+                continue
+            run = runs.setdefault(label, _Run())
+            finite = steps[own & np.isfinite(steps)]
+            if len(finite):
+                run.first_step = min(run.first_step, float(finite.min()))
+                run.last_step = max(run.last_step, float(finite.max()))
+            run.records |= {(split, row.tobytes()) for row in values[own]}
     last_step = -np.inf
     seen: set[tuple[object, ...]] = set()
     for run in sorted(runs.values(), key=lambda one: (one.first_step, -len(one.records))):
@@ -373,28 +382,6 @@ def said_runs(runs: Collection[str]) -> str:
     names = [" ".join(name.split())[:_LONGEST_NAME] for name in list(runs)[:_MOST_NAMED]]
     more = len(runs) - len(names)
     return ", ".join(f"'{name}'" for name in names) + (f" and {more} more" if more else "")
-
-
-def _gather(
-    split: Split, table: RecordTable, names: Collection[str], runs: dict[str, _Run]
-) -> None:
-    """Add the records of a split to their runs."""
-    if not len(table):
-        return
-    streams = table.column("stream")
-    steps = table.column("step")
-    columns = sorted(name for name in table.columns if name not in _NOT_COMPARED)
-    values = np.stack([table.column(name) for name in columns], axis=1)
-    for number, label in enumerate(table.labels):
-        own = streams == number
-        if label not in names or not own.any():
-            continue
-        run = runs.setdefault(label, _Run())
-        finite = steps[own & np.isfinite(steps)]
-        if len(finite):
-            run.first_step = min(run.first_step, float(finite.min()))
-            run.last_step = max(run.last_step, float(finite.max()))
-        run.records |= {(split, row.tobytes()) for row in values[own]}
 
 
 # ---
@@ -424,7 +411,7 @@ class TrackerExports:
         source = iter(lines)
         first = next((line for line in source if line.strip()), "")
         first = first.removeprefix("\N{BYTE ORDER MARK}")
-        delimiter = delimiter_of(first)
+        delimiter = max(_DELIMITERS, key=first.count)
         header = next(_rows([first], delimiter), (0, []))[1]
         rows = ((number + first_line, row) for number, row in _rows(source, delimiter))
         key = key_of_scalar_file(path.name, header)
@@ -437,9 +424,17 @@ class TrackerExports:
 
     def finish(self) -> None:
         """Add the records of what has one value a row: they may be spread over several files."""
-        if self._scalars.names:
-            self._add_scalars()
-            self._scalars = ScalarSeries()
+        keys = self._scalars.names
+        for plan in tracker_plans(keys, self.family) if keys else ():
+            own = [keys[n] for c, n in plan.columns.items() if c.startswith((*MEASURED, "loss"))]
+            steps = self._scalars.steps(own)
+            columns: dict[str, Sequence[float] | Array] = {
+                name: self._scalars.at(keys[number], steps) for name, number in plan.columns.items()
+            }
+            columns["step"] = steps
+            columns["line"] = np.arange(1.0, len(steps) + 1)
+            self._store(plan, columns, len(steps), self._scalar_rounding)
+        self._scalars = ScalarSeries()
 
     def _wide(self, header: Sequence[str], rows: Iterator[tuple[int, list[str]]]) -> bool:
         """Take a table with a column for each key."""
@@ -490,19 +485,6 @@ class TrackerExports:
             if unit is not None:
                 self._scalar_rounding = min(unit, self._scalar_rounding or unit)
         return taken or key is not None
-
-    def _add_scalars(self) -> None:
-        """Add the records of tables with one value a row."""
-        keys = self._scalars.names
-        for plan in tracker_plans(keys, self.family):
-            own = [keys[n] for c, n in plan.columns.items() if c.startswith((*MEASURED, "loss"))]
-            steps = self._scalars.steps(own)
-            columns: dict[str, Sequence[float] | Array] = {
-                name: self._scalars.at(keys[number], steps) for name, number in plan.columns.items()
-            }
-            columns["step"] = steps
-            columns["line"] = np.arange(1.0, len(steps) + 1)
-            self._store(plan, columns, len(steps), self._scalar_rounding)
 
     def _store(
         self,
