@@ -34,6 +34,7 @@ demo: $(BASE) ## answer the question of the README on packaged data
 	@$(BIN)/python examples/demo.py
 
 test: $(FULL) ## everything that must hold before a change lands
+	@$(BIN)/python -m compileall -q specmodel calibration drafter
 	@$(MAKE) --no-print-directory -j 2 --output-sync lint interpreted
 	$(PYTEST)
 

@@ -3,7 +3,6 @@
 import os
 
 import pytest
-from scipy.stats import binom
 
 PROVES = os.environ.get("SPECMODEL_PROVE") == "1"
 sample = pytest.mark.sample  # of the cases of a test so many in `make test`, all in `make prove`
@@ -23,5 +22,7 @@ def coverage_bounds(trials: int, *, proven: tuple[float, float]) -> tuple[float,
     """
     if PROVES:
         return proven
+    from scipy.stats import binom
+
     low, high = binom.interval(0.998, trials, 0.9)
     return low / trials, high / trials

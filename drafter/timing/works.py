@@ -6,7 +6,6 @@ from functools import partial
 from typing import Final, NamedTuple
 
 import torch
-from torch.nn.attention.bias import causal_lower_right
 
 from drafter.engine.buckets import Bucket, cache_readers, split_bucket
 from drafter.engine.draft_engine import SharedState
@@ -161,6 +160,8 @@ class TorchBaseline:
         self.keys[:, :, rows] = self._rotated(key, rows)
         self.values[:, :, rows] = value
         seen = slice(0, place + count)
+        from torch.nn.attention.bias import causal_lower_right  # it brings all of torch._dynamo
+
         bias = causal_lower_right(count, place + count) if count > 1 else None
         try:
             attended = torch.nn.functional.scaled_dot_product_attention(
