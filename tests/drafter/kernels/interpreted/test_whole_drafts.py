@@ -125,7 +125,7 @@ TREES = [
 ]
 
 
-@sample(2)
+@sample(1)
 @pytest.mark.parametrize(("name", "dtype", "is_fused"), CHAINS)
 def test_a_chain_is_that_of_the_reference(
     check_close: Callable[..., None],
