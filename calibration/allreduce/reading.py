@@ -246,9 +246,7 @@ def _row(source: SourceText, number: int, values: Mapping[str, str]) -> Collecti
     counted = None if wrong is None else _number(source, number, wrong, values, zero=True)
     checked = None if counted is None else int(min(counted, MOST_WRONG))
     return CollectiveRow(
-        line=number,
-        size_bytes=int(size),
-        out_of_place=Half(time_us=time_us, num_wrong=checked),
+        line=number, size_bytes=int(size), out_of_place=Half(time_us=time_us, num_wrong=checked)
     )
 
 

@@ -84,11 +84,7 @@ __all__ = [
 ]
 
 # Logs of any length; asked first, since a log may quote anything further inside.
-LOG_READERS: Final[tuple[LogReader, ...]] = (
-    sglang_server_log,
-    vllm_log,
-    llamacpp_server_log,
-)
+LOG_READERS: Final[tuple[LogReader, ...]] = (sglang_server_log, vllm_log, llamacpp_server_log)
 
 # Formats that are read as a whole, the most particular first.
 READERS: Final[tuple[Reader, ...]] = (

@@ -331,10 +331,7 @@ def _keep_requests(findings: Findings, records: Sequence[JsonRecord]) -> None:
         reason = acceptance or _unknown()
         findings.refuse(line, reason)
         return
-    details: dict[str, Cell | None] = {
-        "requests": float(len(used)),
-        "rounds": acceptance.rounds,
-    }
+    details: dict[str, Cell | None] = {"requests": float(len(used)), "rounds": acceptance.rounds}
     findings.keep(
         line, measured_row(line, _acceptance_cells(acceptance), details=details), acceptance.notes
     )

@@ -7,20 +7,9 @@ from dataclasses import dataclass
 from calibration.readers.cells import read_cell
 from calibration.readers.check import check_row, number
 from calibration.readers.columns import Kind
-from calibration.readers.header import (
-    HeaderColumn,
-    canonical_name,
-    closest_name,
-    match_header,
-)
+from calibration.readers.header import HeaderColumn, canonical_name, closest_name, match_header
 from calibration.readers.numerals import is_missing, uses_decimal_comma
-from calibration.readers.reading import (
-    ORIGIN_NAMES,
-    Cell,
-    Reading,
-    Row,
-    SourceText,
-)
+from calibration.readers.reading import ORIGIN_NAMES, Cell, Reading, Row, SourceText
 from calibration.readers.text_tables import Record, Table, split_table
 from specmodel.errors import FormatError, LeftOut, Note
 from specmodel.units import MILLI
@@ -286,11 +275,7 @@ def _warnings(
         )
     unknown = [_unknown(c.written, layout) for c in layout.columns if c.column is None]
     if unknown:
-        yield Note(
-            code="unknown_column",
-            message="; ".join(unknown),
-            path=source.path,
-        )
+        yield Note(code="unknown_column", message="; ".join(unknown), path=source.path)
     for code in sorted(noted):
         yield Note(
             code=code, message=_ROW_WARNINGS[code], path=source.path, lines=tuple(noted[code])

@@ -169,11 +169,7 @@ def _sample(line: str, number: int, *, open_metrics: bool) -> Sample | None:
             return None
         time_s = _seconds(found["time"], open_metrics=open_metrics)
     return Sample(
-        line=number,
-        name=found["name"],
-        labels=labels,
-        value=float(found["value"]),
-        time_s=time_s,
+        line=number, name=found["name"], labels=labels, value=float(found["value"]), time_s=time_s
     )
 
 

@@ -93,10 +93,7 @@ def _read_metrics(
         return
     if throughput is None or throughput <= 0:
         findings.drop(
-            "missing_throughput",
-            line,
-            f"{workload}: no throughput",
-            column="output_throughput",
+            "missing_throughput", line, f"{workload}: no throughput", column="output_throughput"
         )
         return
     unknown = number_at(setting, "steps") is None and (accept_length is None or accept_length == 1)

@@ -4,11 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from calibration.readers.acceptance_counts import (
-    ACCEPTANCE_MESSAGES,
-    accuracy_notes,
-    draft_counts,
-)
+from calibration.readers.acceptance_counts import ACCEPTANCE_MESSAGES, accuracy_notes, draft_counts
 from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
 from calibration.readers.model_names import model_name
