@@ -107,7 +107,9 @@ def fit_two_protocols(curve: AllReduceCurve, num_ranks: int) -> TwoProtocols:
     sizes, times = curve.size_bytes, curve.time_s
     best, switch, values = math.inf, math.inf, np.zeros(4)
     moved = ring_factor(num_ranks) * sizes
-    for candidate in _switches(sizes):
+    inner = np.sqrt(sizes[:-1] * sizes[1:])
+    usable = inner[_BEHIND_SWITCH - 1 : inner.size - _BEHIND_SWITCH + 1]
+    for candidate in [math.inf, *(usable.tolist() if sizes.size >= 3 * _BEHIND_SWITCH else [])]:
         small = sizes <= candidate
         large = ~small
         columns = np.column_stack([np.ones_like(sizes), moved * small, large, moved * large])
@@ -149,13 +151,6 @@ def fit_one_shot(
         one_shot_bytes_per_s=1.0 / slope if slope > 0 else math.inf,
     )
     return law, window
-
-
-def _switches(sizes: Array) -> list[float]:
-    """Return candidates of the switch: none, and between two sizes with two on each side."""
-    inner = np.sqrt(sizes[:-1] * sizes[1:])
-    usable = inner[_BEHIND_SWITCH - 1 : inner.size - _BEHIND_SWITCH + 1]
-    return [math.inf, *(usable.tolist() if sizes.size >= 3 * _BEHIND_SWITCH else [])]
 
 
 def _relative_fit(columns: Array, times: Array) -> Array:

@@ -381,16 +381,11 @@ def _ends_late(text: str, layout: Layout, values: Sequence[str]) -> bool:
     """Return whether the only half of a row stands where the second one belongs."""
     if not layout.second_place or not values:
         return False
-    end = text.find(values[0], _past(text, len(text.split()) - len(values))) + len(values[0])
-    return end > layout.second_place - len("time")
-
-
-def _past(text: str, number: int) -> int:
-    """Return where a number of fields ends."""
     place = 0
-    for found in list(re.finditer(r"\S+", text))[:number]:
+    for found in list(re.finditer(r"\S+", text))[: (len(text.split()) - len(values))]:
         place = found.end()
-    return place
+    end = text.find(values[0], place) + len(values[0])
+    return end > layout.second_place - len("time")
 
 
 def _leading(line: int, cells: dict[str, str]) -> CollectiveRow:
@@ -499,7 +494,15 @@ def _split(lines: Iterable[tuple[int, str]], skipped: list[LeftOut]) -> Iterator
     """Yield the runs of a text one after the other."""
     run = _Run()
     for number, line in lines:
-        _take_aside(line, run)
+        found = banner(line)
+        if found:
+            run.header.texts.setdefault("banner_library", found[0])
+            run.header.texts.setdefault("banner_version", found[1])
+        program = _PROGRAM.search(line[:400]) if "_perf" in line[:400] else None
+        if program:
+            run.header.texts.setdefault("program", collective_name(program[1]))
+        if run.has_content and not run.header.trailer and not run.failure:
+            run.failure = failure(line)
         clean = clean_line(line, run.header.hosts)
         if clean is None:
             continue
@@ -514,19 +517,6 @@ def _split(lines: Iterable[tuple[int, str]], skipped: list[LeftOut]) -> Iterator
             _take_table_line(number, clean, run, skipped)
     _give_up_pending(run, skipped)
     yield run
-
-
-def _take_aside(line: str, run: _Run) -> None:
-    """Take what messages say: the version of the library, a failure, the program."""
-    found = banner(line)
-    if found:
-        run.header.texts.setdefault("banner_library", found[0])
-        run.header.texts.setdefault("banner_version", found[1])
-    program = _PROGRAM.search(line[:400]) if "_perf" in line[:400] else None
-    if program:
-        run.header.texts.setdefault("program", collective_name(program[1]))
-    if run.has_content and not run.header.trailer and not run.failure:
-        run.failure = failure(line)
 
 
 def _take_table_line(number: int, clean: CleanLine, run: _Run, skipped: list[LeftOut]) -> None:

@@ -265,12 +265,7 @@ def _refused_cell(name: str, cell: Cell) -> LeftOut | None:
     values = cell if isinstance(cell, tuple) else (cell,)
     numbers = tuple(value for value in values if isinstance(value, float))
     return (
-        bounded(_shown(cell), column, numbers)
+        bounded((f"{cell:g}" if isinstance(cell, float) else str(cell)[:40]), column, numbers)
         if len(numbers) == len(values)
         else LeftOut(code="not_a_number", column=name, message=f"{cell!r} is not a number")
     )
-
-
-def _shown(cell: Cell) -> str:
-    """Return a cell for a message."""
-    return f"{cell:g}" if isinstance(cell, float) else str(cell)[:40]

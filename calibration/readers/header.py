@@ -106,16 +106,11 @@ def _read_unit(written: str, column: Column) -> tuple[float, str] | None:
     if unit == "%" and column.kind is not Kind.TEXT:
         return (PERCENT, "") if column.share else None
     if column.name.endswith("tokens_per_s"):
-        return _read_throughput_unit(unit, found[1] if found else "")
+        scope = scope_of(found[1] if found else "")
+        if unit.startswith("req") or (scope is None and unit.count("/") > 1):  # tok/s/node
+            return None
+        said = scope if scope in {"per_user", "per_gpu"} else ""
+        return KILO if unit.startswith("k") else 1.0, said
     if column.name.endswith("tokens") and unit in _NOT_TOKENS:
         return None
     return 1.0, ""
-
-
-def _read_throughput_unit(unit: str, written: str) -> tuple[float, str] | None:
-    """Return factor and scope of the unit of a throughput; None for requests and the like."""
-    scope = scope_of(written)
-    if unit.startswith("req") or (scope is None and unit.count("/") > 1):  # tok/s/node
-        return None
-    said = scope if scope in {"per_user", "per_gpu"} else ""
-    return KILO if unit.startswith("k") else 1.0, said

@@ -62,7 +62,7 @@ def json_keys(head: str) -> frozenset[str]:
 def json_value(source: SourceText, *, code: str = BAD_JSON) -> Any:
     """Return the one JSON value that a file is."""
     try:
-        return _loads(source.text)
+        return _DECODER.decode(source.text.lstrip("\N{BYTE ORDER MARK}"))
     except json.JSONDecodeError as error:
         raise broken_json(source, error.lineno, error.msg, code=code) from None
     except (RecursionError, ValueError) as error:
@@ -80,7 +80,8 @@ def json_records(source: SourceText) -> JsonRecords:
     broken: list[int] = []
     place, line = 0, 1
     while True:
-        start = _next_value(text, place)
+        found = _VALUE.search(text, place)
+        start = found.start() if found else -1
         if start < 0:
             break
         line += text.count("\n", place, start)
@@ -173,17 +174,6 @@ def _whole(digits: str) -> int | float:
 
 
 _DECODER = json.JSONDecoder(parse_int=_whole)
-
-
-def _loads(text: str) -> Any:
-    """Return the value of a JSON text."""
-    return _DECODER.decode(text.lstrip("\N{BYTE ORDER MARK}"))
-
-
-def _next_value(text: str, place: int) -> int:
-    """Return where the next value begins, -1 where there is none."""
-    found = _VALUE.search(text, place)
-    return found.start() if found else -1
 
 
 _VALUE = re.compile(r"[^\s,\N{BYTE ORDER MARK}]")

@@ -155,7 +155,11 @@ class RequestPool:
             self._undrafted.append(request.line)
         else:
             self._drafting.add(request)
-            self._note_drafts(request)
+            least = float(-(-(request.drafted or 0.0) // request.rounds))
+            whole = {depth for depth in (least, least + 1) if not request.missing(depth)}
+            self._whole = whole if self._whole is None else self._whole & whole
+            if self._configured is not None:
+                self._fits_configured &= not request.missing(self._configured)
             self.rounds_without_draft |= _leaves_rounds_out(request)
 
     def apply_totals(self, line: int, rounds: float, drafted: float, accepted: float) -> None:
@@ -177,14 +181,6 @@ class RequestPool:
         )
         if self._drafting.requests:
             self._drafting.requests = plain.requests
-
-    def _note_drafts(self, request: Request) -> None:
-        """Keep what fits the drafts of this request and of those before."""
-        least = float(-(-(request.drafted or 0.0) // request.rounds))
-        whole = {depth for depth in (least, least + 1) if not request.missing(depth)}
-        self._whole = whole if self._whole is None else self._whole & whole
-        if self._configured is not None:
-            self._fits_configured &= not request.missing(self._configured)
 
     def keep(self, findings: Findings, served: Served, *, baseline: bool = True) -> None:
         """Keep the row of the pool, and say what was left out of it and why."""

@@ -312,7 +312,16 @@ class _Scan:
         elif "slot" in mark[0]:
             self._take_slot(number, line)
         elif "implementation" in mark[0] or "n_max" in mark[0]:
-            self._take_settings(number, line)
+            kind, settings = _IMPLEMENTATION.search(line), _SETTINGS.search(line)
+            launch, slots = self._section.launch, self._section.slots
+            if kind is not None:
+                launch = replace(launch, kind=kind[1])
+            if settings is not None:
+                gate = launch.gate if settings[2] is None else float(settings[2]) or None
+                launch = replace(launch, depth=float(settings[1]) or None, gate=gate)
+            self._close()
+            self._enter(launch, number)
+            self._section.slots = slots or self._section.slots
         elif not _is_other_timing(line[: mark.start()]):
             self._take_figures(number, line)
 
@@ -355,19 +364,6 @@ class _Scan:
         section.shown = True
         section.restart()
         self._section = section
-
-    def _take_settings(self, number: int, line: str) -> None:
-        """Take a line of what a server says of its drafter when it starts."""
-        kind, settings = _IMPLEMENTATION.search(line), _SETTINGS.search(line)
-        launch, slots = self._section.launch, self._section.slots
-        if kind is not None:
-            launch = replace(launch, kind=kind[1])
-        if settings is not None:
-            gate = launch.gate if settings[2] is None else float(settings[2]) or None
-            launch = replace(launch, depth=float(settings[1]) or None, gate=gate)
-        self._close()
-        self._enter(launch, number)
-        self._section.slots = slots or self._section.slots
 
     def _take_positions(self, line: str) -> None:
         """Take how many positions a line of acceptance by position names."""

@@ -93,9 +93,10 @@ def _answers(findings: Findings, records: Iterable[JsonRecord]) -> list[_Answer]
             accepted=number_at(timings, "draft_n_accepted"),
         )
         piece = (text_at(fields, "object") or "").endswith(".chunk") and text_at(fields, "id")
+        name = model_name(text_at(fields, "model"))
         answers[piece or number] = _Answer(
             request=request,
-            model=_model(fields),
+            model=None if name is None or name.casefold().startswith("gpt-3.5") else name,
             depth=next((n for n in (number_at(fields, *keys) for keys in _DEPTHS) if n), None),
             stamped_s=number_at(fields, "created"),
             took_s=((number_at(timings, "prompt_ms") or 0.0) + predicted_ms) * MILLI,
@@ -113,12 +114,6 @@ def _predicted_ms(timings: Mapping[str, Any]) -> float | None:
     if predicted_ms is None and predicted is not None and per_second is not None and per_second > 0:
         return predicted / per_second / MILLI
     return predicted_ms
-
-
-def _model(fields: Mapping[str, Any]) -> str | None:
-    """Return the model; a server without a name for it repeats what the client asked for."""
-    name = model_name(text_at(fields, "model"))
-    return None if name is None or name.casefold().startswith("gpt-3.5") else name
 
 
 def _overlap(answers: Sequence[_Answer]) -> bool | None:

@@ -212,7 +212,11 @@ def _complete(
     complete = dict(checked.cells)
     notes = list(checked.notes)
     if "output_tokens_per_s" not in complete:
-        complete["output_tokens_per_s"] = _throughput_from_step_time(complete)
+        batch_size, step_time_ms = number(complete, "batch_size"), number(complete, "step_time_ms")
+        if batch_size is None or step_time_ms is None:
+            raise AssertionError("batch_size and step_time_ms were checked before")
+        emitted = number(complete, "accept_length") or 1.0  # one a step without speculation
+        complete["output_tokens_per_s"] = emitted * batch_size / (step_time_ms * MILLI)
         complete["throughput_origin"] = "step_time"
         notes.append("throughput_from_step_time")
     notes += _fill_baseline(complete)
@@ -229,15 +233,6 @@ def _step_time_gives_throughput(cells: Mapping[str, Cell]) -> bool:
     aggregate = cells.get("throughput_scope", "aggregate") == "aggregate"
     alone = "baseline_tokens_per_s" not in cells
     return aggregate and alone and "step_time_ms" in cells and "batch_size" in cells
-
-
-def _throughput_from_step_time(cells: Mapping[str, Cell]) -> float:
-    """Return the decode throughput of a batch, [tokens/s]."""
-    batch_size, step_time_ms = number(cells, "batch_size"), number(cells, "step_time_ms")
-    if batch_size is None or step_time_ms is None:
-        raise AssertionError("batch_size and step_time_ms were checked before")
-    emitted = number(cells, "accept_length") or 1.0  # one a step without speculation
-    return emitted * batch_size / (step_time_ms * MILLI)
 
 
 def _fill_baseline(cells: dict[str, Cell]) -> list[str]:

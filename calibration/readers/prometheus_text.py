@@ -309,6 +309,12 @@ class Window:
         return RESTARTED.format(earlier=earlier.path.name, later=self.later.path.name)
 
 
+def counter_names(stems: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what counters of each stem mean, and their times of creation, by name."""
+    counters = {stem + suffix: stems[stem] for stem in stems for suffix in ("_total", "")}
+    return counters, {f"{stem}_created": meaning for stem, meaning in stems.items()}
+
+
 def windows(moments: Sequence[Moment]) -> Iterator[Window]:
     """Yield the windows between moments in their order; of a single one, its life.
 
@@ -341,7 +347,7 @@ def windows_of_models(
     is_usable: Callable[[Sample], bool],
     findings: Findings,
 ) -> Iterator[tuple[str, Window]]:
-    """Yield the windows of every model in several scrapes, with the findings at their file."""
+    """Yield the windows in which no server restarted of every model, with the findings at its file."""
     moments, expositions = moments_of_servers(sources, names, moments_in)
     for exposition in expositions:
         findings.path = exposition.scrapes[0].path
@@ -352,7 +358,10 @@ def windows_of_models(
     for model in sorted(moments):
         for window in windows(moments[model]):
             findings.path = window.later.path
-            yield model, window
+            if window.totals is None:
+                findings.drop("counter_reset", window.later.line, window.restarted)
+            else:
+                yield model, window
     findings.path = sources[0].path
 
 

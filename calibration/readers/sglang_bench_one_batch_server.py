@@ -167,14 +167,10 @@ def _read_record(record: JsonRecord, findings: Findings, seen: set[tuple[object,
             "ttft_ms": None if ttft_s is None or ttft_s < 0 else ttft_s / MILLI,
         }
         load = (batch_size, input_len, output_len)
-        if not _is_new((name, acceptance.is_baseline, *load), seen):
+        case = (name, acceptance.is_baseline, *load)
+        is_new = case not in seen
+        seen.add(case)
+        if not is_new:
             notes += ("repeated_run",)
         row = measured_row(line, cells, load=load if acceptance.is_known else None)
         findings.keep(line, row, (*notes, *(("early_stopped",) if stopped else ())))
-
-
-def _is_new(case: tuple[object, ...], seen: set[tuple[object, ...]]) -> bool:
-    """Return whether a case was not seen before, and remember it."""
-    is_new = case not in seen
-    seen.add(case)
-    return is_new

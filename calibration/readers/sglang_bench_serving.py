@@ -121,12 +121,13 @@ def _read_record(record: JsonRecord, findings: Findings) -> None:
     acceptance = _acceptance(fields, flags)
     backend = plain_name(text_at(fields, "backend"))
     engine = "sglang" if (backend or "").casefold().startswith("sglang") else backend
+    value = number_at(fields, "mean_ttft_ms")
     cells: dict[str, Cell | None] = {
         **flags.cells,
         **acceptance.cells,
         "batch_size": batch_size,
         "output_tokens_per_s": throughput,
-        "ttft_ms": _at_least_zero(fields, "mean_ttft_ms"),
+        "ttft_ms": (value if value is not None and value >= 0 else None),
         "context_tokens": _mean(fields, "total_input_tokens", completed),
         "output_tokens": _mean(fields, "total_output_tokens", completed),
         "workload": plain_name(text_at(fields, "dataset_name")),
@@ -229,9 +230,3 @@ def _mean(fields: Mapping[str, Any], name: str, completed: float | None) -> floa
     """Return tokens per completed request."""
     total = number_at(fields, name)
     return None if total is None or total <= 0 or completed is None else total / completed
-
-
-def _at_least_zero(fields: Mapping[str, Any], name: str) -> float | None:
-    """Return a number that is not negative."""
-    value = number_at(fields, name)
-    return value if value is not None and value >= 0 else None

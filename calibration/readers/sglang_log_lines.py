@@ -139,10 +139,15 @@ def _batch_layout(masked: bytes) -> LineLayout | None:
 def _decode_layout(text: bytes, begin: int, places: TextPlaces, cut: LineLayout) -> LineLayout:
     """Return the layout of a decode line whose items begin at a place."""
     items: dict[bytes, tuple[int, int]] = {}
-    for key, start, end in _items(text, begin):
-        if key in items:
-            return cut  # another line was written into this one
-        items[key] = (start, end)
+    place = begin
+    for item in text[begin:].split(b","):
+        key, colon, value = item.partition(b":")
+        if colon:
+            if key.strip() in items:
+                return cut  # another line was written into this one
+            start = place + len(key) + 1
+            items[key.strip()] = (start, start + len(value))
+        place += len(item) + 1
     numbers = {}
     for name, keys in _KEYS.items():
         written = [items[key] for key in keys if key in items]
@@ -176,17 +181,6 @@ _KEYS: Final = {
     "cap_length": (b"cap len",),
 }
 _NEEDED = ("running", "accept_length", "throughput")  # present without a value: the line is cut
-
-
-def _items(text: bytes, begin: int) -> Iterable[tuple[bytes, int, int]]:
-    """Yield key and place of the value of each item."""
-    place = begin
-    for item in text[begin:].split(b","):
-        key, colon, value = item.partition(b":")
-        if colon:
-            start = place + len(key) + 1
-            yield key.strip(), start, start + len(value)
-        place += len(item) + 1
 
 
 def _era(text: bytes, begin: int, items: Iterable[bytes]) -> int:
@@ -303,7 +297,12 @@ class LayoutTable:
         end, width = self._columns[column][which], self._columns[column + 1][which]
         before = np.maximum(starts + end - 8, 0)  # digits stand behind a time
         shift = (8 * (8 - np.maximum(width, 1))).astype(np.uint64)
-        return np.where(width > 0, _number((words[before] >> shift) << shift), 0)
+        # eight digits of all lines at once: pairs, fours, then eight
+        digits = ((words[before] >> shift) << shift) & np.uint64(0x0F0F0F0F0F0F0F0F)
+        pairs = (digits * np.uint64(10) + (digits >> np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
+        fours = (pairs * np.uint64(100) + (pairs >> np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
+        eights = (fours * np.uint64(10_000) + (fours >> np.uint64(32))) & np.uint64(0xFFFFFFFF)
+        return np.where(width > 0, eights.astype(np.int64), 0)
 
 
 _POWERS = 10.0 ** np.arange(9)
@@ -323,18 +322,6 @@ def _row(layout: LineLayout, label: int) -> list[int]:
 def words_of(block: bytes) -> NDArray[np.uint64]:
     """Return the eight bytes from every place of a block on, the first one lowest."""
     return np.ndarray((max(len(block) - 7, 0),), dtype="<u8", buffer=block, strides=(1,))
-
-
-def _number(words: NDArray[np.uint64]) -> Whole:
-    """Return the numbers that eight digits spell, leading bytes 0: pairs, fours, then eight.
-
-    Three multiplications for eight digits, for all lines at once.
-    """
-    digits = words & np.uint64(0x0F0F0F0F0F0F0F0F)
-    pairs = (digits * np.uint64(10) + (digits >> np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
-    fours = (pairs * np.uint64(100) + (pairs >> np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
-    eights = (fours * np.uint64(10_000) + (fours >> np.uint64(32))) & np.uint64(0xFFFFFFFF)
-    return eights.astype(np.int64)
 
 
 _MOST_LAYOUTS = 16384
@@ -410,7 +397,8 @@ class LineScanner:
             which[index] = self._layout_number(lines[index])
         indices = np.flatnonzero(which)
         if len(indices):
-            starts = _line_starts(block)[indices]
+            ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == 0x0A)
+            starts = np.concatenate(([0], ends + 1))[indices]
             yield from self._pieces(block, starts, indices, which[indices])
         self._lines_before += len(lines)
 
@@ -443,7 +431,16 @@ class LineScanner:
         self._table.extend(new, [self._label_number(layout.letters) for layout in new])
         kind = self._table.fact("kind", which)
         batch = kind >= LineKind.PREFILL
-        lines = self._batch_lines(block, starts[batch], indices[batch], which[batch])
+        words, begins, layouts = words_of(block), starts[batch], which[batch]
+        lines = BatchLines(
+            line=indices[batch] + (self._lines_before + 1),
+            kind=kind[batch],
+            era=self._table.fact("era", layouts),
+            graph=self._table.fact("graph", layouts),
+            speculative=self._table.fact("speculative", layouts) > 0,
+            rank=self._ranks(block, words, begins, layouts),
+            **self._table.numbers(words, begins, layouts),
+        )
         done = 0
         for place in np.flatnonzero(~batch).tolist():
             line = self._lines_before + int(indices[place]) + 1
@@ -457,19 +454,6 @@ class LineScanner:
             yield StartLine(line=line, banner=bool(kind[place] == LineKind.BANNER), text=text)
         if done < len(lines.line):
             yield lines.take(slice(done, None))
-
-    def _batch_lines(self, block: bytes, starts: Whole, indices: Whole, which: Whole) -> BatchLines:
-        """Return decode and prefill lines as arrays."""
-        table, words = self._table, words_of(block)
-        return BatchLines(
-            line=indices + (self._lines_before + 1),
-            kind=table.fact("kind", which),
-            era=table.fact("era", which),
-            graph=table.fact("graph", which),
-            speculative=table.fact("speculative", which) > 0,
-            rank=self._ranks(block, words, starts, which),
-            **table.numbers(words, starts, which),
-        )
 
     def _label_number(self, letters: bytes) -> int:
         """Return a number for labels that differ in their numbers only."""
@@ -496,9 +480,3 @@ class LineScanner:
                 text = block[int(starts[place]) + begin : int(starts[place]) + end]
                 self._rank_labels[key] = text.decode("utf-8", "replace")
         return rank
-
-
-def _line_starts(block: bytes) -> Whole:
-    """Return where the lines of a block begin."""
-    ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == 0x0A)
-    return np.concatenate(([0], ends + 1))

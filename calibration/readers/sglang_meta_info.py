@@ -127,6 +127,7 @@ def _replies(
                 "no_rounds", record.line, "no verify round: nothing was speculated for this reply"
             )
             continue
+        counts = (_count(fields, name, record.line, source) for name in _PROPOSED)
         reply = _Reply(
             line=record.line,
             era=_era(fields),
@@ -134,7 +135,7 @@ def _replies(
             rounds=rounds,
             completion_tokens=_completion_tokens(fields, rounds, record.line, source),
             histogram=histogram,
-            proposed=_proposed(fields, record.line, source),
+            proposed=next((float(count) for count in counts if count), None),
             cap=_cap(fields),
         )
         if reply.accepted is None:
@@ -225,12 +226,6 @@ def _completion_tokens(
     accept_length = number_at(fields, "spec_accept_length")  # completion tokens / rounds
     known = accept_length is not None and 0 < accept_length <= _MOST_COUNT
     return float(round((accept_length or 0.0) * rounds)) if known else None
-
-
-def _proposed(fields: Mapping[str, Any], line: int, source: SourceText) -> float | None:
-    """Return the drafts that were proposed for a reply, by the newest name that says it."""
-    counts = (_count(fields, name, line, source) for name in _PROPOSED)
-    return next((float(count) for count in counts if count), None)
 
 
 def _histogram(fields: Mapping[str, Any], line: int, source: SourceText) -> AcceptHistogram | None:

@@ -126,7 +126,13 @@ def _moments(scrape: Scrape) -> Iterable[tuple[_Scheduler, Moment]]:
     """Yield the counters of each scheduler in a scrape."""
     by_server: dict[tuple[str, str], list[Sample]] = {}
     for sample in scrape.samples:
-        _check(sample, scrape)
+        if sample.name in _COUNTERS and not sample.is_count:
+            raise FormatError(
+                scrape.path,
+                f"{sample.name} is {sample.value:g}, but a counter is a whole number, not negative",
+                line=sample.line,
+                code="invalid_value",
+            )
         if math.isfinite(sample.value):
             by_server.setdefault(_server(sample), []).append(sample)
     for (model, instance), every in by_server.items():
@@ -138,17 +144,6 @@ def _moments(scrape: Scrape) -> Iterable[tuple[_Scheduler, Moment]]:
         for rank in sorted(ranks) if ranks == verify_ranks and "" not in ranks else [""]:
             chosen = [s for s in samples if not rank or _rank(s) == rank or _of_all_ranks(s)]
             yield _Scheduler(model, instance, rank), _moment(scrape, chosen)
-
-
-def _check(sample: Sample, scrape: Scrape) -> None:
-    """Refuse a counter that cannot be."""
-    if sample.name in _COUNTERS and not sample.is_count:
-        raise FormatError(
-            scrape.path,
-            f"{sample.name} is {sample.value:g}, but a counter is a whole number, not negative",
-            line=sample.line,
-            code="invalid_value",
-        )
 
 
 def _server(sample: Sample) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from calibration.readers.check import measured_row
@@ -63,8 +63,11 @@ def server_arguments(banner: str) -> dict[str, object]:
         elif text in ")]}":
             depth -= 1
         if depth == 0 or (depth == 1 and text == ","):
-            _put(arguments, "".join(value))
-            value = []
+            item, value = "".join(value), []
+            name = _NAME.match(item)
+            written = item[name.end() :].strip() if name else ""
+            if name and len(written) <= _LONGEST_VALUE:  # a longer one was cut off
+                arguments[name[1]] = _value(written)
             if depth == 0:
                 break
         else:
@@ -76,17 +79,6 @@ def pinned_accept_length(launch: str) -> bool:
     """Return whether a command sets the accept length that SGLang is to pretend."""
     found = _PINNED.search(launch)
     return found is not None and float(found[1]) > 0
-
-
-def _put(arguments: dict[str, object], item: str) -> None:
-    """Add ``name=value`` to the arguments; a value that was cut off is none."""
-    found = _NAME.match(item)
-    if found is None:
-        return
-    written = item[found.end() :].strip()
-    if len(written) > _LONGEST_VALUE:
-        return
-    arguments[found[1]] = _value(written)
 
 
 def _value(written: str) -> object:
@@ -117,18 +109,15 @@ class ServerSection:
     def counted(self) -> list[RankStream]:
         """Return the streams that count: of the ranks of one DP rank the lowest."""
         lowest: dict[int | None, RankStream] = {}
-        for stream in sorted(self._decoding(), key=lambda stream: _rank(stream.label)[1]):
-            lowest.setdefault(_rank(stream.label)[0], stream)
+        for stream in sorted(self.streams.values(), key=lambda stream: _rank(stream.label)[1]):
+            if stream.complete:
+                lowest.setdefault(_rank(stream.label)[0], stream)
         return sorted(lowest.values(), key=lambda stream: stream.first_line)
 
     def repeated(self) -> list[RankStream]:
         """Return the other streams: what they say was said by another rank."""
         counted = self.counted()
-        return [stream for stream in self._decoding() if stream not in counted]
-
-    def _decoding(self) -> Iterable[RankStream]:
-        """Return the streams with at least one complete decode line."""
-        return (stream for stream in self.streams.values() if stream.complete)
+        return [one for one in self.streams.values() if one.complete and one not in counted]
 
 
 @dataclass(slots=True)
@@ -165,8 +154,7 @@ def add_rows(
         return
     for code in section.flags.notes:
         findings.noted[code] += lines
-    parallel = len(counted) > 1 or (section.flags.dp_size or 1) > 1
-    if parallel:
+    if len(counted) > 1 or (section.flags.dp_size or 1) > 1:
         findings.noted["per_rank"] += lines
 
 
@@ -179,10 +167,11 @@ def _add_row(
         findings.drops.add("missing_accept_length", group.lines, group.first_line)
         return
     cells = _cells(section, group)
+    system = (cells.get("engine"), cells.get("target_model"), cells.get("tp_size"))
     row = measured_row(
         group.first_line,
         cells,
-        load=_load(cells, group),
+        load=(*system, group.batch, group.graph),
         details={
             "lines": float(group.lines),
             "section": float(section.number),
@@ -234,12 +223,6 @@ def _cells(section: ServerSection, group: DecodeGroup) -> dict[str, Cell | None]
         "verify_rounds": rounds if rounds and not section.pinned else None,
         "notes": PINNED_NOTE if section.pinned and group.speculative else None,
     }
-
-
-def _load(cells: Mapping[str, Cell | None], group: DecodeGroup) -> tuple[object, ...]:
-    """Return what a row with speculation and its baseline have in common."""
-    system = (cells.get("engine"), cells.get("target_model"), cells.get("tp_size"))
-    return (*system, group.batch, group.graph)
 
 
 def _is_capped(stream: RankStream, cells: Mapping[str, Cell | None]) -> bool:
@@ -347,10 +330,7 @@ def recognise(head: str) -> bool:
 
 def read_log(log: LogFile) -> Reading:
     """Return the rows of the log of an SGLang server, in memory that does not grow with it."""
-    reader = _LogReader()
-    for block in log.blocks(_BLOCK_BYTES):
-        reader.take(block)
-    return reader.reading(log)
+    return _LogReader().reading(log)
 
 
 class _LogReader:
@@ -366,16 +346,14 @@ class _LogReader:
         self._num_streams = 0
         self._excess = DropCounts()
 
-    def take(self, block: bytes) -> None:
-        """Read the next block."""
-        for piece in self._scanner.scan(block):
-            if isinstance(piece, StartLine):
-                self._start(piece)
-            else:
-                self._decode(piece)
-
     def reading(self, log: LogFile) -> Reading:
-        """Return what the log says, after its last block."""
+        """Return what the log says."""
+        for block in log.blocks(_BLOCK_BYTES):
+            for piece in self._scanner.scan(block):
+                if isinstance(piece, StartLine):
+                    self._start(piece)
+                else:
+                    self._decode(piece)
         self._close()
         pooled = self._pool.pooled()
         findings = LogFindings()
@@ -402,12 +380,7 @@ class _LogReader:
             rows=tuple(sorted(findings.rows, key=lambda row: row.line)),
             dropped=dropped,
             warnings=tuple(
-                Note(
-                    code=code,
-                    message=_WARNINGS[code],
-                    path=log.path,
-                    lines=tuple(sorted(set(lines))),
-                )
+                Note(code, _WARNINGS[code], log.path, tuple(sorted(set(lines))))
                 for code, lines in sorted(findings.noted.items())
             ),
             era=era,
@@ -479,16 +452,9 @@ def _dropped(log: LogFile, findings: LogFindings) -> Iterable[LeftOut]:
     refused: dict[str, list[tuple[int, LeftOut]]] = defaultdict(list)
     for line, refusal in sorted(findings.refused, key=lambda found: found[0]):
         refused[refusal.code].append((line, refusal))
-    for code, found in refused.items():
+    for found in refused.values():
         line, refusal = found[0]
-        yield LeftOut(
-            path=log.path,
-            line=line,
-            code=code,
-            message=refusal.message,
-            column=refusal.column,
-            count=len(found),
-        )
+        yield replace(refusal, path=log.path, line=line, count=len(found))
 
 
 def _eras(sections: Iterable[ServerSection]) -> tuple[str, ...]:

@@ -78,7 +78,8 @@ def read(source: SourceText) -> Reading:
 def _runs(text: str) -> Iterator[_Printed]:
     """Yield what was printed of each run: a section that comes again begins another one."""
     printed = _Printed(line=1)
-    for number, line in enumerate(_whole_lines(text), start=1):
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    for number, line in enumerate(lines[:-1], start=1):
         if len(line) > _LONGEST_LINE:
             continue
         title = _TITLE.search(line)
@@ -95,12 +96,6 @@ def _runs(text: str) -> Iterator[_Printed]:
             printed.mode = title[2]
     if not printed.is_empty:
         yield printed
-
-
-def _whole_lines(text: str) -> list[str]:
-    """Return the lines of a text; one that is not ended may have lost digits and is left out."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return lines[:-1]
 
 
 def _take(printed: _Printed, line: str) -> None:

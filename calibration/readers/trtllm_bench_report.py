@@ -120,6 +120,7 @@ def keep_run(findings: Findings, run: BenchRun) -> None:
 def _row(run: BenchRun, accept_length: float, depth: dict[str, Cell | None]) -> Row | LeftOut:
     """Return the row of a run."""
     time_ms = run.time_per_token_ms
+    word = plain_name(run.quantization)
     return measured_row(
         run.line,
         {
@@ -136,7 +137,7 @@ def _row(run: BenchRun, accept_length: float, depth: dict[str, Cell | None]) -> 
             "target_model": model_name(run.model),
             "algorithm": plain_name(run.mode) if run.speculated else None,
             "dtype": plain_name((run.dtype or "").removeprefix("torch.")),
-            "variant": _variant(run.quantization),
+            "variant": (None if word is None or word.casefold() == "none" else word),
             "gpu": plain_name(run.gpu),
             "num_gpus": run.world_size,
             "tp_size": run.tp_size,
@@ -181,12 +182,6 @@ def _drafts_per_round(run: BenchRun, accept_length: float) -> tuple[float | None
     if first > last:
         return None, True
     return (float(first), False) if first == last and first > 0 else (None, False)
-
-
-def _variant(quantization: str | None) -> str | None:
-    """Return the quantisation as a word, None where there is none."""
-    word = plain_name(quantization)
-    return None if word is None or word.casefold() == "none" else word
 
 
 FORMAT: Final = "trtllm_bench_report"

@@ -12,8 +12,8 @@ from calibration.readers.prometheus_text import (
     Moment,
     Sample,
     Scrape,
-    SeriesKey,
     Window,
+    counter_names,
     is_exposition,
     latest_time,
     of_series,
@@ -31,10 +31,7 @@ _STEMS: Final[Mapping[str, str]] = {
     "trtllm_spec_decode_num_draft_tokens": _DRAFTED,
     "trtllm_spec_decode_num_accepted_tokens": _ACCEPTED,
 }
-_COUNTERS: Final[Mapping[str, str]] = {
-    stem + suffix: meaning for stem, meaning in _STEMS.items() for suffix in ("_total", "")
-}
-_CREATED: Final[Mapping[str, str]] = {f"{stem}_created": m for stem, m in _STEMS.items()}
+_COUNTERS, _CREATED = counter_names(_STEMS)
 _CONFIGURATION = "trtllm_speculative_config_info"
 _NAMES: Final = frozenset({*_COUNTERS, *_CREATED, _CONFIGURATION})
 _DEEPEST = 1024
@@ -115,9 +112,11 @@ def _moments(scrape: Scrape) -> Iterable[tuple[str, Moment]]:
                 path=scrape.path,
                 line=min(sample.line for sample in counters),
                 time_s=latest_time(samples),
-                counts={_key(_COUNTERS[s.name], s): s.value for s in counters},
+                counts={(_COUNTERS[s.name], *s.label_texts()): s.value for s in counters},
                 created_s={
-                    _key(_CREATED[s.name], s): s.value for s in samples if s.name in _CREATED
+                    (_CREATED[s.name], *s.label_texts()): s.value
+                    for s in samples
+                    if s.name in _CREATED
                 },
                 shape=next(iter(kinds)) if len(kinds) == 1 else (),
             ),
@@ -127,11 +126,6 @@ def _moments(scrape: Scrape) -> Iterable[tuple[str, Moment]]:
 def _is_usable(sample: Sample) -> bool:
     """Return whether a sample is a count, or no counter at all."""
     return sample.is_count or (sample.name not in _COUNTERS and math.isfinite(sample.value))
-
-
-def _key(meaning: str, sample: Sample) -> SeriesKey:
-    """Return what tells a counter from the others of its model."""
-    return (meaning, *sample.label_texts())
 
 
 def _num_steps(written: str) -> int | None:
@@ -145,9 +139,6 @@ def _num_steps(written: str) -> int | None:
 def _add_row(window: Window, model: str, findings: Findings) -> None:
     """Add the row of one window, or why there is none."""
     line = window.later.line
-    if window.totals is None:
-        findings.drop("counter_reset", line, window.restarted)
-        return
     method, written = window.later.shape or ("", "")
     num_steps, drafted = _num_steps(str(written)), window.total(_DRAFTED)
     if num_steps is None:

@@ -125,9 +125,12 @@ def _read_result(record: JsonRecord, findings: Findings) -> None:
         "output_tokens": _per_request(result, "total_output_tokens", completed),
         "step_time_ms": step_time_ms,
     }
+    limit, rate = number_at(result, "max_concurrency"), number_at(result, "request_rate")
+    at_once = number_at(result, "num_prompts") if limit is None and rate is None else None
+    model = model_name(text_at(result, "model_id"))
     findings.keep(
         line,
-        measured_row(line, cells, load=_load(result)),
+        measured_row(line, cells, load=(FORMAT, _engine(result), model, limit, rate, at_once)),
         (*acceptance.notes, *_load_notes(result), *_identity(result, step_time_ms)),
     )
 
@@ -176,14 +179,6 @@ def _in_flight(result: Mapping[str, Any], completed: float | None) -> float | No
     if any(key in result for key in _END_TO_END) or time_per_token_ms is None or throughput is None:
         return None
     return throughput * time_per_token_ms * MILLI  # those that decode
-
-
-def _load(result: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return what was asked for: model, concurrency, rate; all at once is a matter of how many."""
-    limit, rate = number_at(result, "max_concurrency"), number_at(result, "request_rate")
-    at_once = number_at(result, "num_prompts") if limit is None and rate is None else None
-    model = model_name(text_at(result, "model_id"))
-    return (FORMAT, _engine(result), model, limit, rate, at_once)
 
 
 def _load_notes(result: Mapping[str, Any]) -> tuple[str, ...]:

@@ -249,11 +249,6 @@ def read_banner(line: LogLine) -> Banner | None:
     if engine:
         settings = replace(_settings(text), engine_version=_version(engine[1]))
         return Banner(kind=BannerKind.ENGINE, settings=settings)
-    return _first_words(text)
-
-
-def _first_words(text: str) -> Banner | None:
-    """Return what the first words of a server say, plain or beside the logo."""
     version = _VERSION.match(text)
     logo = _LOGO.search(text[:_LONGEST_LOGO])
     if logo and logo[1] == "model":

@@ -14,6 +14,7 @@ from calibration.readers.prometheus_text import (
     Scrape,
     SeriesKey,
     Window,
+    counter_names,
     is_exposition,
     latest_time,
     of_series,
@@ -33,10 +34,7 @@ _STEMS: Final[Mapping[str, str]] = {
     "vllm:spec_decode_num_accepted_tokens": _ACCEPTED,
     "vllm:spec_decode_num_accepted_tokens_per_pos": _POSITION,
 }
-_COUNTERS: Final[Mapping[str, str]] = {
-    stem + suffix: meaning for stem, meaning in _STEMS.items() for suffix in ("_total", "")
-}
-_CREATED: Final[Mapping[str, str]] = {f"{stem}_created": m for stem, m in _STEMS.items()}
+_COUNTERS, _CREATED = counter_names(_STEMS)
 _NAMES: Final[Mapping[str, str]] = {**_COUNTERS, **_CREATED}
 _MOST_POSITIONS = 1024
 _MESSAGES: Final[Mapping[str, str]] = {
@@ -137,9 +135,6 @@ def _key(sample: Sample) -> SeriesKey:
 def _add_row(window: Window, model: str, findings: Findings) -> None:
     """Add the row of one window, or why there is none."""
     line = window.later.line
-    if window.totals is None:
-        findings.drop("counter_reset", line, window.restarted)
-        return
     counts = draft_counts(window.total(_ROUNDS), window.total(_DRAFTED), window.total(_ACCEPTED))
     if counts is None:
         findings.drop("malformed", line, "vllm:spec_decode_num_accepted_tokens is missing")

@@ -188,6 +188,7 @@ def _request(response: Mapping[str, Any]) -> _Request | LeftOut:
         histogram = _fitted(histogram, num_steps)
         if histogram is None:
             return _refusal("accept_length_above_depth", "rounds that accepted more than the depth")
+    tokens = number_at(bodies[0], "usage", "completion_tokens")
     return _Request(
         model=model_name(text_at(bodies[0], "model")),
         num_steps=num_steps,
@@ -195,7 +196,7 @@ def _request(response: Mapping[str, Any]) -> _Request | LeftOut:
         rounds=rounds,
         accepted=accepted,
         proposed=number_at(metrics, "num_draft_tokens"),
-        output_tokens=_output_tokens(bodies[0]),
+        output_tokens=tokens if tokens is not None and 0 < tokens <= _MOST_COUNT else None,
         mismatch=said[0] not in {None, rounds} or said[1] not in {None, accepted},
     )
 
@@ -242,12 +243,6 @@ def _depth(metrics: Mapping[str, Any], histogram: AcceptHistogram | None) -> int
         return int(said)
     listed = numbers_at(metrics, "acceptance_histogram")
     return histogram.num_steps or None if listed and histogram else None
-
-
-def _output_tokens(body: Mapping[str, Any]) -> float | None:
-    """Return how many tokens a response has."""
-    tokens = number_at(body, "usage", "completion_tokens")
-    return tokens if tokens is not None and 0 < tokens <= _MOST_COUNT else None
 
 
 def _refusal(code: str, message: str) -> LeftOut:
