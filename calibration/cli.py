@@ -213,10 +213,7 @@ def discard(stream: TextIO | None) -> None:
         os.close(nowhere)
 
 
-@click.group(
-    cls=CommandList,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+@click.group(cls=CommandList, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="specmodel")
 def main() -> None:
     """What speed-up does speculative decoding give, how sure is that, and what to do next.

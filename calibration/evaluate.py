@@ -4,7 +4,6 @@ import fnmatch
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +48,6 @@ TEXTBOOK_DRAFT_COST = 0.05
 at depth 3, the slip of theory.md E4. [-]"""
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluatedSystem:
     """A system to evaluate on."""
@@ -60,7 +58,6 @@ class EvaluatedSystem:
     prior: Prior
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """Everything that `evaluate` found."""
@@ -188,10 +185,7 @@ def evaluated_systems(points: Points) -> tuple[list[EvaluatedSystem], tuple[str,
 
 
 def systems_to_evaluate(
-    paths: Sequence[Path],
-    names: Sequence[str],
-    *,
-    progress: Callable[[int], None] | None = None,
+    paths: Sequence[Path], names: Sequence[str], *, progress: Callable[[int], None] | None = None
 ) -> tuple[list[EvaluatedSystem], tuple[str, ...]]:
     """Systems of files and packaged tables with their priors, and what was set aside."""
     found: list[EvaluatedSystem] = []

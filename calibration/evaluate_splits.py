@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,7 +112,6 @@ NUM_RESAMPLES = 2000
 """Bootstrap samples of the coverage."""
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predictions:
     """Predictions of one system under one split, row by row."""
@@ -125,7 +124,6 @@ class Predictions:
     regret: float
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """Errors of one system under one split: relative errors of the speed-up."""
@@ -144,7 +142,6 @@ class Score:
     regret: float
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overall:
     """A split over all systems."""
@@ -188,9 +185,7 @@ def score_of(system: str, split: str, found: Predictions) -> Score:
 
 
 def overall_of(
-    split: str,
-    pairs: Sequence[tuple[str, str, Predictions]],
-    generator: np.random.Generator,
+    split: str, pairs: Sequence[tuple[str, str, Predictions]], generator: np.random.Generator
 ) -> Overall:
     """Summary of one split: means of systems; coverage pooled, with a bootstrap over targets.
 

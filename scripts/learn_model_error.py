@@ -43,11 +43,7 @@ ROUNDS = 3
 
 SMALL_BATCH, FEWEST_CELLS = 4, 5
 
-WHOLE_RUNS = (
-    "angelslim-163-qwen3-30b-a3b",
-    "eagle-pr330-glm47-flash",
-    "rtx6kpro-minimax-m27",
-)
+WHOLE_RUNS = ("angelslim-163-qwen3-30b-a3b", "eagle-pr330-glm47-flash", "rtx6kpro-minimax-m27")
 """Tables whose throughput of several requests contains prefill, as their TOML files say: that is no
 error of the form, so only their single requests are taken."""
 

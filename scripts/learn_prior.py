@@ -22,14 +22,7 @@ from calibration.fit.prior_learning import (
 from calibration.points.arrays import system_rows
 from specmodel.constants import NAMES
 from specmodel.files import write_text_atomically
-from specmodel.prior import (
-    ANY_ENGINE,
-    EXPERTS_KNOWN,
-    EXPERTS_UNKNOWN,
-    Prior,
-    family_of,
-    target_key,
-)
+from specmodel.prior import ANY_ENGINE, EXPERTS_KNOWN, EXPERTS_UNKNOWN, Prior, family_of, target_key
 from specmodel.records import to_record
 
 TARGET = Path(__file__).parents[1] / "specmodel" / "data" / "priors.json"

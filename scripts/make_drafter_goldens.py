@@ -26,17 +26,10 @@ from typing import Any, Final
 import torch
 from safetensors.torch import save_file
 from speculators import SpeculatorsConfig, VerifierConfig  # type: ignore[import-not-found]
-from speculators.models.eagle3 import (  # type: ignore[import-not-found]
-    Eagle3DraftModel,
-    Eagle3SpeculatorConfig,
-)
+from speculators.models.eagle3 import Eagle3DraftModel, Eagle3SpeculatorConfig  # type: ignore[import-not-found]
 from speculators.proposals.greedy import GreedyTokenProposalConfig  # type: ignore[import-not-found]
 from torch import Tensor
-from transformers import (  # type: ignore[import-not-found]
-    DeepseekV3Config,
-    LlamaConfig,
-    Qwen3Config,
-)
+from transformers import DeepseekV3Config, LlamaConfig, Qwen3Config  # type: ignore[import-not-found]
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS  # type: ignore[import-not-found]
 from transformers.models.deepseek_v3.modeling_deepseek_v3 import (  # type: ignore[import-not-found]
     DeepseekV3Attention,

@@ -47,10 +47,7 @@ def command(
     """
     from calibration.evaluate import evaluate, nothing_to_evaluate, systems_to_evaluate
     from calibration.report.as_json import answer_json
-    from calibration.report.evaluation_text import (
-        print_evaluation,
-        progress_bar,
-    )
+    from calibration.report.evaluation_text import print_evaluation, progress_bar
 
     with progress_of(points) as reading:
         found, set_aside = systems_to_evaluate(points, names, progress=reading)

@@ -43,9 +43,7 @@ rig_options = with_options(
         help="Format of the KV cache.  [default: bf16]",
     ),
     click.option(
-        "--allreduce",
-        type=InputFile(),
-        help="Measured all-reduces, of `specmodel allreduce fit`.",
+        "--allreduce", type=InputFile(), help="Measured all-reduces, of `specmodel allreduce fit`."
     ),
     click.option(
         "--allreduce-kernel",
@@ -59,9 +57,7 @@ rig_options = with_options(
         "the points say, else the model's MTP layer, else an EAGLE-3 head]",
     ),
     click.option(
-        "--drafter",
-        type=InputFile(),
-        help="Measured draft passes, of `specmodel drafter time`.",
+        "--drafter", type=InputFile(), help="Measured draft passes, of `specmodel drafter time`."
     ),
 )
 

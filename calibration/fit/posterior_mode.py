@@ -1,7 +1,6 @@
 """The fit itself: maximum a posteriori with a joint covariance, from arrays to a posterior."""
 
 from dataclasses import dataclass, replace
-from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +33,6 @@ _NEGLIGIBLE_MOVE = 2e-3  # in standard deviations of the posterior
 _MOST_JUDGED = 4.0
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapFit:
     """Posterior of one system and what its rows say about it."""
@@ -181,7 +179,6 @@ def fit_rows(
     )
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scales:
     """Factors on the variances of rows and effects, and on the prior's covariance."""

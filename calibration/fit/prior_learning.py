@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +49,6 @@ WEAK_NOISE = Noise(
 _DEGREES_OF_FREEDOM = np.array([3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 14.0, 20.0, 30.0])
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningSystem:
     """One measured system to learn from."""
@@ -167,7 +165,6 @@ MIN_ROWS_TO_LEARN = 5
 """Fewer rows cannot tell a system's constants from its noise. [rows]"""
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicSystem:
     """One packaged system."""

@@ -78,11 +78,7 @@ class _Objective:
 
 
 def profile_intervals(
-    rows: Rows,
-    log_speedup: Array,
-    prior: Prior,
-    fitted: MapFit,
-    names: Sequence[str],
+    rows: Rows, log_speedup: Array, prior: Prior, fitted: MapFit, names: Sequence[str]
 ) -> dict[str, tuple[float, float]]:
     r"""Central 90 % intervals of constants from the profile of the posterior.
 

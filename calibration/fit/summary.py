@@ -114,10 +114,7 @@ def summary(made: Fit, *, packaged: bool = False) -> FitSummary:
         untold=untold_constants(calibration),
         next_measurements=next_measurements(calibration),
         diagnosis=diagnose(calibration, explanation),
-        notes=(
-            *_notes(read, calibration, explanation, packaged=packaged),
-            *_cost_notes(costs),
-        ),
+        notes=(*_notes(read, calibration, explanation, packaged=packaged), *_cost_notes(costs)),
         explanation=explanation,
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, final
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -10,13 +10,7 @@ from numpy.typing import NDArray
 
 from calibration.points.baselines import own_baseline
 from calibration.points.loads import with_common_loads
-from calibration.points.table import (
-    Key,
-    decode_only_rows,
-    numbers,
-    row_groups,
-    row_key,
-)
+from calibration.points.table import Key, decode_only_rows, numbers, row_groups, row_key
 from calibration.points.unsound import implied_round_cost
 from calibration.readers.acceptance_intervals import accept_length_log_sd
 from specmodel.architecture import has_preset, preset
@@ -37,7 +31,6 @@ _CONFIGURATION = ("num_steps", "topk", "num_draft_tokens", "batch_size", "contex
 _RUN = ("workload", "topk", "batch_size", "context_tokens")
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemRows:
     """What a fit needs of one system."""

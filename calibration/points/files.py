@@ -7,14 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias, cast
 
-from calibration.readers import (
-    LogReader,
-    Reader,
-    Reading,
-    SeriesReader,
-    SourceText,
-    recognise_file,
-)
+from calibration.readers import LogReader, Reader, Reading, SeriesReader, SourceText, recognise_file
 from specmodel.errors import FormatError, ParameterError
 
 PathLike: TypeAlias = Path | str
@@ -78,9 +71,7 @@ def _files_inside(folder: Path) -> list[Path]:
         found += [Path(place, name) for name in sorted(names) if not name.startswith(".")]
         if len(found) > MAX_FILES:
             raise FormatError(
-                folder,
-                f"more than {MAX_FILES} files; name the ones to read",
-                code="too_many_files",
+                folder, f"more than {MAX_FILES} files; name the ones to read", code="too_many_files"
             )
     return [path for path in found if path.is_file()]
 

@@ -24,12 +24,7 @@ from specmodel.errors import FitError, Note, ParameterError, UnknownKeyError, Us
 from specmodel.hardware import gpu
 from specmodel.model_error import DEGREES_OF_FREEDOM
 from specmodel.physical_fit import PhysicalFit
-from specmodel.prediction import (
-    BreakdownTerm,
-    Prediction,
-    accept_length_over,
-    possible_speedup,
-)
+from specmodel.prediction import BreakdownTerm, Prediction, accept_length_over, possible_speedup
 from specmodel.question import AcceptLength, Estimate, Question
 from specmodel.rig.factors import FACTORS
 from specmodel.statistics import student_t_cdf
@@ -207,10 +202,7 @@ def rig_prediction(rig: ChangedRig, question: Question) -> Prediction:
 
 
 def speedup_draws(
-    rig: ChangedRig,
-    questions: Sequence[Question],
-    accept_length: Array,
-    rng: np.random.Generator,
+    rig: ChangedRig, questions: Sequence[Question], accept_length: Array, rng: np.random.Generator
 ) -> Array:
     r"""Equally likely speed-ups of questions on a changed rig, jointly.
 

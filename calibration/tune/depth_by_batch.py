@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, final
+from typing import Final
 
 from specmodel.acceptance import FullAccuracy
 from specmodel.calibration import Calibration
@@ -239,7 +239,6 @@ def _share(value: float) -> float:
     return float(value)
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchChoice:
     r"""What each depth gives at one batch size, and the depth taken.
@@ -275,7 +274,6 @@ class BatchChoice:
         )
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DepthRange:
     """Batch sizes that run one depth, ends included."""
@@ -285,7 +283,6 @@ class DepthRange:
     num_steps: int
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DepthSchedule:
     """Depth by batch size within what was measured."""

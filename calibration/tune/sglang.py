@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, Final
 
 from calibration.tune.depth_by_batch import DepthSchedule
 from specmodel.errors import ParameterError
@@ -53,7 +53,6 @@ _WITH_A_CHAIN_ONLY = {
 }
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SglangSpeculation:
     """One speculation of an SGLang server, checked against what the engine can do.

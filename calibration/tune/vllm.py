@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, Final
 
 from calibration.tune.depth_by_batch import DepthSchedule
 from specmodel.acceptance import FullAccuracy
@@ -175,7 +175,6 @@ ENGINES: Final = ("atom", "sglang", "tensorrt_llm", "vllm")
 _DIGITS = 10
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticSettings:
     """How an engine is told to accept a given number of tokens per round.

@@ -1,7 +1,7 @@
 """Attention of grouped heads over parts of the context, and the merge of the parts."""
 
 import math
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import torch
 import triton
@@ -20,7 +20,6 @@ from drafter.kernels.numerics import dot, is_seen, part_bounds, rounded, softmax
 from drafter.spec import DraftSpec
 
 
-@final
 class AttentionWidths(NamedTuple):
     """Widths of attention, whatever the kind of heads.
 
@@ -62,7 +61,6 @@ class AttentionWidths(NamedTuple):
         )
 
 
-@final
 class GroupedBuffers(NamedTuple):
     """What attention of grouped heads writes for T tokens, in the order in which it does.
 
@@ -74,7 +72,6 @@ class GroupedBuffers(NamedTuple):
     part_log: torch.Tensor
 
 
-@final
 class LatentBuffers(NamedTuple):
     """What attention of latent heads writes for T tokens, in the order in which it does.
 
@@ -334,11 +331,7 @@ def attention_merge_kernel(
 
 
 def attention_merge(
-    part_out: torch.Tensor,
-    part_log: torch.Tensor,
-    out: torch.Tensor,
-    *,
-    programmatic: bool = False,
+    part_out: torch.Tensor, part_log: torch.Tensor, out: torch.Tensor, *, programmatic: bool = False
 ) -> None:
     r"""Write the attention output of each token and head from its parts.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import torch
 import triton
@@ -29,7 +29,6 @@ from drafter.spec import DraftSpec
 from specmodel.errors import ParameterError
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftShape:
     """What one set of static buffers is made for.
@@ -140,7 +139,6 @@ class _HeadSpace(NamedTuple):
     log_probs: torch.Tensor
 
 
-@final
 class DraftSteps:
     """A draft model in kernels, with every buffer of one shape.
 
@@ -150,11 +148,7 @@ class DraftSteps:
     """
 
     def __init__(
-        self,
-        spec: DraftSpec,
-        weights: PackedWeights,
-        cache: CacheSpace,
-        shape: DraftShape,
+        self, spec: DraftSpec, weights: PackedWeights, cache: CacheSpace, shape: DraftShape
     ) -> None:
         check_range("topk", shape.topk, 1, spec.draft_vocab_size)
         if spec.sliding_window is not None and shape.topk > 1:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Final, final
+from typing import Final
 
 import torch
 
@@ -88,7 +88,6 @@ _TABLE_BYTES: Final = 2  # of a weight in the table and the rule
 _PLANNED_FOR: ContextVar[int | None] = ContextVar("planned_for", default=None)
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tiles:
     """How one product of weights and tokens is cut.
@@ -147,13 +146,7 @@ def _table() -> Mapping[tuple[int, int, int, int], Tiles]:
 
 
 def tiles_for(
-    sm: int,
-    tokens: int,
-    rows: int,
-    width: int,
-    *,
-    value_bytes: int = 2,
-    is_wide: bool = False,
+    sm: int, tokens: int, rows: int, width: int, *, value_bytes: int = 2, is_wide: bool = False
 ) -> Tiles:
     """Tiles of one product on one kind of GPU.
 

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import torch
 import triton
@@ -81,7 +81,6 @@ class CacheSpace(NamedTuple):
         return self._replace(keys=self.keys[:count], values=self.values[:count])
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerBuffers:
     """What one pass over T tokens writes, in the order in which it does.

@@ -138,11 +138,7 @@ def part_bounds(
 
 @triton.jit
 def is_seen(
-    slot: tl.tensor,
-    position: tl.tensor,
-    tail_start: tl.tensor,
-    bits: tl.tensor,
-    window: tl.tensor,
+    slot: tl.tensor, position: tl.tensor, tail_start: tl.tensor, bits: tl.tensor, window: tl.tensor
 ) -> tl.tensor:
     """Which slots [N] rows see: [M, N] for rows at `position` [M].
 

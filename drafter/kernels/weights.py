@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import torch
 
@@ -18,7 +18,6 @@ Take = Callable[..., torch.Tensor]
 """Gives the tensor of a name and a shape, in the storage type."""
 
 
-@final
 class GroupedWeights(NamedTuple):
     """Norms of grouped heads.
 
@@ -39,7 +38,6 @@ class GroupedWeights(NamedTuple):
         return cls(*(take(f"{PREFIX}.{name}_norm.weight", spec.head_dim) for name in "qk"))
 
 
-@final
 class LatentWeights(NamedTuple):
     r"""Norms and inner products of latent heads.
 
@@ -100,7 +98,6 @@ def first_product(spec: DraftSpec, take: Take) -> tuple[torch.Tensor, torch.Tens
 _LAYER = "layers.0"
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedWeights:
     """The weights of a draft model on one device, in one storage type.
@@ -180,7 +177,6 @@ class PackedWeights:
         )
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class _Taker:
     """Tensors by name, checked, moved and rounded."""

@@ -3,11 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specmodel.acceptance.accuracy import (
-    ROUNDING_NOISE,
-    ConditionalAccuracy,
-    FullAccuracy,
-)
+from specmodel.acceptance.accuracy import ROUNDING_NOISE, ConditionalAccuracy, FullAccuracy
 from specmodel.acceptance.bounds import FloatArray, at_least, finite, whole
 from specmodel.errors import Note, ParameterError
 

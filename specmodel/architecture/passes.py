@@ -200,11 +200,7 @@ class KvCache(NamedTuple):
 
 
 def kv_cache(
-    shape: ModelShape,
-    *,
-    bytes_per_value: float = 2.0,
-    tp_size: int = 1,
-    context_parallel: int = 1,
+    shape: ModelShape, *, bytes_per_value: float = 2.0, tp_size: int = 1, context_parallel: int = 1
 ) -> KvCache:
     r"""Key-value cache of one request of a model on one rank.
 

@@ -183,10 +183,7 @@ def test_memory_of_reading_a_training_log(
 @pytest.mark.benchmark(group="training log")
 @pytest.mark.parametrize("kind", ["speculators_wide", "foreign"])
 def test_following_a_training_log(
-    benchmark: BenchmarkFixture,
-    tmp_path: Path,
-    kind: str,
-    capsys: pytest.CaptureFixture[str],
+    benchmark: BenchmarkFixture, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, more = tmp_path / "train.log", tmp_path / "more.log"
     write_log(path, kind, FOLLOWED_MB * int(MEGA))

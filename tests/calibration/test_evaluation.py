@@ -85,11 +85,7 @@ def test_choosing_by_prediction_costs_less_than_one_per_cent(split: str) -> None
 
 @pytest.mark.parametrize(
     ("name", "line"),
-    [
-        ("trtllm-dsr1-b200-mtp", 0.017),
-        ("vllm-20780-eagle1", 0.006),
-        ("vllm-20780-eagle3", 0.020),
-    ],
+    [("trtllm-dsr1-b200-mtp", 0.017), ("vllm-20780-eagle1", 0.006), ("vllm-20780-eagle3", 0.020)],
 )
 def test_depth_sweeps_are_predicted_and_decided(name: str, line: float) -> None:
     found = {one.split: one for one in evaluate([system(name)], splits=["row", "fitted"]).scores}

@@ -45,10 +45,7 @@ def flat_config(**changes: Any) -> dict[str, Any]:
 
 
 def speculators_config(
-    *,
-    model_type: str = "llama",
-    layer: dict[str, Any] | None = None,
-    **changes: Any,
+    *, model_type: str = "llama", layer: dict[str, Any] | None = None, **changes: Any
 ) -> dict[str, Any]:
     inner = {
         "model_type": model_type,

@@ -334,11 +334,7 @@ def test_a_file_cut_short_is_refused_naming_the_tensor(flat: Flat) -> None:
         ([], "has no weight_map"),
     ],
 )
-def test_an_index_that_points_nowhere_is_refused(
-    flat: Flat,
-    index: Any,
-    message: str,
-) -> None:
+def test_an_index_that_points_nowhere_is_refused(flat: Flat, index: Any, message: str) -> None:
     folder = flat()
     (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
     assert message in refused(folder)

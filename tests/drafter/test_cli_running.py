@@ -71,8 +71,7 @@ def test_checks_that_pass_are_a_table_and_exit_0(specmodel: Run, interpreted: An
 
 @without_gpu
 def test_a_check_that_fails_is_shown_and_exits_1_in_one_line(
-    specmodel: Run,
-    interpreted: Any,
+    specmodel: Run, interpreted: Any
 ) -> None:
     interpreted(SOUND, WRONG)
     result = specmodel("drafter", "check")

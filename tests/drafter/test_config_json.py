@@ -277,9 +277,7 @@ def test_yarn_without_its_start_takes_the_longest_context_and_says_so(flat_confi
     ],
 )
 def test_an_unknown_or_unsound_rope_is_refused(
-    flat_config: Config,
-    scaling: Any,
-    message: str,
+    flat_config: Config, scaling: Any, message: str
 ) -> None:
     with pytest.raises(FormatError) as caught:
         draft_config(flat_config(rope_scaling=scaling))

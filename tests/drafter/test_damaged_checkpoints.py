@@ -102,10 +102,7 @@ def test_flipped_bytes_anywhere_in_the_files_are_read_or_refused(flat: Callable[
 
 
 @pytest.mark.parametrize("junk", JUNK, ids=lambda value: repr(value)[:20])
-def test_junk_for_an_entry_of_the_header_is_refused(
-    flat: Callable[..., Path],
-    junk: Any,
-) -> None:
+def test_junk_for_an_entry_of_the_header_is_refused(flat: Callable[..., Path], junk: Any) -> None:
     path = flat() / "model.safetensors"
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")

@@ -107,10 +107,7 @@ TWO = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
     ],
 )
 def test_a_header_that_contradicts_itself_is_refused(
-    tmp_path: Path,
-    header: Any,
-    data: bytes,
-    message: str,
+    tmp_path: Path, header: Any, data: bytes, message: str
 ) -> None:
     with pytest.raises(FormatError) as caught:
         read_header(crafted(tmp_path / "model.safetensors", header, data))

@@ -7,11 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specmodel.accept_lengths import (
-    AcceptLengths,
-    accept_length_draws,
-    accept_lengths,
-)
+from specmodel.accept_lengths import AcceptLengths, accept_length_draws, accept_lengths
 from specmodel.acceptance import TRANSFER_PRIOR
 from specmodel.ask import Ask
 from specmodel.errors import ParameterError, UsageError
@@ -23,11 +19,7 @@ CONDITIONAL = (0.77, 0.65, 0.60, 0.57, 0.53)
 
 def at(*depths: int | None, topk: int = 1) -> list[Configuration]:
     return [
-        Configuration(
-            num_steps=depth,
-            topk=topk,
-            num_draft_tokens=16 if topk > 1 else None,
-        )
+        Configuration(num_steps=depth, topk=topk, num_draft_tokens=16 if topk > 1 else None)
         for depth in depths
     ]
 

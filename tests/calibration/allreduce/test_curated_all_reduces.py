@@ -13,11 +13,7 @@ import numpy as np
 import pytest
 
 from calibration.allreduce.fitting import AllReduceFit, fit_all_reduce
-from specmodel.cost.allreduce import (
-    AllReduceCurve,
-    allreduce_prior,
-    prior_classes,
-)
+from specmodel.cost.allreduce import AllReduceCurve, allreduce_prior, prior_classes
 from specmodel.sources import sources
 from tests.calibration.allreduce.curated_table import (
     FOLDER,

@@ -144,8 +144,7 @@ def test_an_unsound_system_is_fitted_only_by_force() -> None:
 
 def test_two_systems_in_one_file_need_a_name(tmp_path: Path) -> None:
     path = bench(
-        tmp_path,
-        "accept_length,throughput,baseline,gpu\n2.1,82.3,90,H200\n2.2,50.1,45,RTX 4090\n",
+        tmp_path, "accept_length,throughput,baseline,gpu\n2.1,82.3,90,H200\n2.2,50.1,45,RTX 4090\n"
     )
     with pytest.raises(IncompatiblePointsError, match="--system"):
         fit(path)

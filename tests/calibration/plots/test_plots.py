@@ -171,7 +171,7 @@ class TestFitFigure:
         assert ticks == ["1", "2", "4", "8", "16", "32", "64", "128"]
         assert figure.legends[0].get_title().get_text() == "context (tokens)"
         assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-            *("0", "16k", "32k", "64k", "128k"),
+            *("0", "16k", "32k", "64k", "128k")
         ]
 
     def test_single_point_shows_its_interval(
@@ -237,7 +237,7 @@ class TestPointGroups:
         groups, colours = point_groups(known, np.array([3, 0, 2, 1]))
         assert len(set(colours)) == 4
         assert [groups.names[index] for index in groups.level] == [
-            *("5-2-6", "3-1-6", "5-1-6", "3-2-6"),
+            *("5-2-6", "3-1-6", "5-1-6", "3-2-6")
         ]
 
     def test_many_values_are_not_all_named(self) -> None:

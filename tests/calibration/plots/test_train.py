@@ -17,8 +17,7 @@ BENCH = EXAMPLES / "bench.csv"
 
 def assessed(name: str, *, depth: int | None = None, until: float | None = None) -> Assessment:
     question = TrainingQuestion(
-        configuration=Ask(num_steps=None if depth is None else (depth,)),
-        until=until,
+        configuration=Ask(num_steps=None if depth is None else (depth,)), until=until
     )
     return assess(read_training_log(LOGS / name), fit([BENCH]), question)
 

@@ -52,10 +52,7 @@ def test_conditional_accuracy_ends_where_no_round_arrived() -> None:
 
 @pytest.mark.parametrize(
     "counts",
-    [
-        *((), (-1, 2), (1.5,), (math.nan,), (math.inf,), (1e30,), (True, 2)),
-        (0,) * (MOST_STEPS + 2),
-    ],
+    [*((), (-1, 2), (1.5,), (math.nan,), (math.inf,), (1e30,), (True, 2)), (0,) * (MOST_STEPS + 2)],
 )
 def test_what_counts_no_rounds_is_refused(counts: tuple[float, ...]) -> None:
     with pytest.raises(ParameterError):

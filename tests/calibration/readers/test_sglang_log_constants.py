@@ -46,10 +46,7 @@ def test_a_generated_log_gives_back_its_constants(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     path.write_text(text)
     for row in read_log(LogFile(path=path)).rows:
-        depth, batch = (
-            whole(row.cells["num_steps"]),
-            whole(row.cells["batch_size"]),
-        )
+        depth, batch = (whole(row.cells["num_steps"]), whole(row.cells["batch_size"]))
         lines = whole(row.details["lines"])
         expected = (
             truth.round_time_ms[depth, batch] if depth else truth.baseline_step_time_ms[batch]

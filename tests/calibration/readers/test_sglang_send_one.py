@@ -67,8 +67,7 @@ def test_an_accept_length_without_a_speed_is_cut_off() -> None:
 
 
 @pytest.mark.parametrize(
-    "row",
-    ["| 4.096 | 512 |", "| 4.096 | 512 | - | 125.00 |", "| 4.096 | 512 | 2.5 | 0.00 |", ""],
+    "row", ["| 4.096 | 512 |", "| 4.096 | 512 | - | 125.00 |", "| 4.096 | 512 | 2.5 | 0.00 |", ""]
 )
 def test_a_table_with_nothing_usable_is_refused(row: str) -> None:
     with pytest.raises(FormatError) as caught:

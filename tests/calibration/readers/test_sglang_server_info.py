@@ -95,7 +95,7 @@ def test_ranks_are_rows_with_their_own_accept_length() -> None:
     second = {"avg_spec_accept_length": 2.0, "step_time_dict": {"4": [0.01] * 3, "8": [0.02] * 3}}
     found = reading(reply(STATE, second))
     assert [(r.details["rank"], r.cells["accept_length"]) for r in found.rows] == [
-        *(("DP0", 2.5), ("DP1", 2.0), ("DP1", 2.0)),
+        *(("DP0", 2.5), ("DP1", 2.0), ("DP1", 2.0))
     ]
     assert codes(found) == {"lifetime_counters", "per_rank"}
 

@@ -44,11 +44,7 @@ def test_each_entry_of_metrics_is_a_row_however_the_object_is_laid_out(indent: i
 
 def test_a_baseline_belongs_to_its_benchmark_and_batch() -> None:
     value = {
-        "gsm8k": [
-            setting(None, **BASELINE),
-            setting(2.5),
-            setting(None, **BASELINE, batch_size=8),
-        ],
+        "gsm8k": [setting(None, **BASELINE), setting(2.5), setting(None, **BASELINE, batch_size=8)],
         "mtbench": [setting(None, **BASELINE)],
     }
     baseline, spec, wider, other = read_object(value).rows

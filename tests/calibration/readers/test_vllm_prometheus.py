@@ -67,10 +67,7 @@ def test_positions_are_unconditional_and_counted_from_zero_in_any_order() -> Non
 
 def test_two_scrapes_are_the_run_between_them() -> None:
     reading = read_series(
-        [
-            scrape(100.0, 200.0, (10.0, 5.0), name="1"),
-            scrape(300.0, 600.0, (150.0, 55.0), name="2"),
-        ]
+        [scrape(100.0, 200.0, (10.0, 5.0), name="1"), scrape(300.0, 600.0, (150.0, 55.0), name="2")]
     )
     (row,) = reading.rows
     assert row.cells["full_accuracy"] == (0.7, 0.25)
@@ -80,10 +77,7 @@ def test_two_scrapes_are_the_run_between_them() -> None:
 
 def test_engines_of_a_model_are_summed_before_dividing() -> None:
     (row,) = read(
-        together(
-            scrape(100.0, 100.0, (90.0,)),
-            scrape(300.0, 300.0, (30.0,), engine="1"),
-        )
+        together(scrape(100.0, 100.0, (90.0,)), scrape(300.0, 300.0, (30.0,), engine="1"))
     ).rows
     assert row.cells["accept_length"] == 1.3
     assert row.cells["verify_rounds"] == 400.0

@@ -499,11 +499,7 @@ def test_whatif_asks_for_what_several_configurations_leave_open(
     (tmp_path / "bench.csv").write_text(BENCHES["sweep"], encoding="utf-8")
     assert specmodel("fit", "bench.csv", *RIG).exit_code == 0
     options: tuple[str, ...] = ()
-    for option, value in (
-        ("--batch-size", "16"),
-        ("--context-tokens", "8192"),
-        ("--depth", "5"),
-    ):
+    for option, value in (("--batch-size", "16"), ("--context-tokens", "8192"), ("--depth", "5")):
         line = refusal(specmodel("whatif", *options), 2)
         assert "several values" in line
         assert any(name in line for name in ("--batch-size", "--context-tokens", "--depth"))

@@ -21,13 +21,7 @@ from specmodel.calibration import Calibration
 from specmodel.errors import SpecModelError
 from specmodel.rig.factors import FACTORS, multipliers_of
 from specmodel.text_layout import fits
-from tests.calibration.rig.known_rigs import (
-    LLAMA_POINTS,
-    LLAMA_RIG,
-    ONE_POINT,
-    of_points,
-    packaged,
-)
+from tests.calibration.rig.known_rigs import LLAMA_POINTS, LLAMA_RIG, ONE_POINT, of_points, packaged
 from tests.extent import extent
 
 CLOSE = math.log(1.15)

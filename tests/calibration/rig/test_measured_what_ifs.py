@@ -12,15 +12,7 @@ import numpy as np
 import pytest
 
 from calibration.rig.from_points import AskedRig
-from tests.calibration.rig.fitted_rigs import (
-    Change,
-    Point,
-    change_of,
-    fitted,
-    inside,
-    say,
-    words,
-)
+from tests.calibration.rig.fitted_rigs import Change, Point, change_of, fitted, inside, say, words
 
 # --- another all-reduce on the same link ---
 

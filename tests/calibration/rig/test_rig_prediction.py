@@ -25,13 +25,7 @@ from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError, SpecModelError, UsageError
 from specmodel.prediction import Prediction, accept_length_over
 from specmodel.question import AcceptLength, Configuration, Estimate, Question
-from tests.calibration.rig.known_rigs import (
-    LLAMA_POINTS,
-    LLAMA_RIG,
-    ONE_POINT,
-    of_points,
-    packaged,
-)
+from tests.calibration.rig.known_rigs import LLAMA_POINTS, LLAMA_RIG, ONE_POINT, of_points, packaged
 
 ROUND_OF_A_BLOCK = """accept_length,throughput,baseline,num_steps,num_draft_tokens,algorithm
 4.1,182.3,90.0,1,16,DFLASH
@@ -261,9 +255,7 @@ def test_an_accept_length_above_the_longest_is_refused() -> None:
 def test_what_was_measured_fits_whatever_its_memory_is_computed_to_be() -> None:
     calibration = packaged("rtx6kpro-kimi-k26-dcp4")
     rig, physical = calibrated_scenario(
-        calibration,
-        Ask(num_steps=(3,), batch_size=8, context_tokens=131072),
-        accept_length=2.3,
+        calibration, Ask(num_steps=(3,), batch_size=8, context_tokens=131072), accept_length=2.3
     )
     pricing = Pricing(rig, physical)
     price = pricing.price(rig)

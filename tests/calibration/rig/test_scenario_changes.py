@@ -10,25 +10,13 @@ import pytest
 from calibration.rig.draft import DraftChoice, measured_draft
 from calibration.rig.pricing import Pricing
 from calibration.rig.scenario import EAGER_KERNEL_S, LOAD_KEYS, Scenario, scenario_from_record
-from calibration.rig.whatif import (
-    KEYS,
-    SYNONYMS,
-    changed,
-    default_changes,
-    what_if,
-)
+from calibration.rig.whatif import KEYS, SYNONYMS, changed, default_changes, what_if
 from specmodel.architecture import preset
 from specmodel.cost.allreduce import AllReduceCurve
 from specmodel.errors import ParameterError, SpecModelError, UnknownKeyError
 from specmodel.measurement import save_record
 from specmodel.physical_fit import PhysicalFit
-from tests.calibration.rig.known_rigs import (
-    LLAMA_POINTS,
-    LLAMA_RIG,
-    ONE_POINT,
-    of_points,
-    packaged,
-)
+from tests.calibration.rig.known_rigs import LLAMA_POINTS, LLAMA_RIG, ONE_POINT, of_points, packaged
 from tests.specmodel.measurement.example_record import example_record
 
 LLAMA = Scenario(model=preset("Llama-3.1-8B"), gpu="H100", depth=3, accept_length=2.5)

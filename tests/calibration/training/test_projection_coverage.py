@@ -88,9 +88,7 @@ def test_at_three_fifths_of_the_run_the_median_error_is_below_two_percent(
     assert np.median([abs(row.median / row.true - 1.0) for row in outcomes[0.6]]) <= 0.02
 
 
-def test_intervals_of_the_final_accuracies_cover_too(
-    outcomes: dict[float, list[Outcome]],
-) -> None:
+def test_intervals_of_the_final_accuracies_cover_too(outcomes: dict[float, list[Outcome]]) -> None:
     rows = [row for fraction in FRACTIONS for row in outcomes[fraction]]
     # of 90 projections the mean has an error of 0.03: three of them
     low, high = (0.83, 0.95) if PROVES else (0.78, 0.97)

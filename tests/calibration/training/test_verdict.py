@@ -42,11 +42,7 @@ FACTS = Facts(
         ({"round_cost_is_high": True, "end_probability": 0.6}, "worth_finishing"),
         ({"round_cost_is_high": True, "speedup_at_public_cost": 1.2}, "worth_finishing"),
         (
-            {
-                "round_cost_is_high": True,
-                "speedup_at_public_cost": 1.2,
-                "end_probability": 0.01,
-            },
+            {"round_cost_is_high": True, "speedup_at_public_cost": 1.2, "end_probability": 0.01},
             "cannot_reach_target",
         ),
         ({"fastest": 1.2, "end_probability": 0.01}, "round_cost_too_high"),

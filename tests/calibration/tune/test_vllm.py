@@ -142,10 +142,7 @@ def test_tensorrt_llm_does_not() -> None:
 
 def test_vllm_and_atom_count_it() -> None:
     config = synthetic_settings("vllm", 2.3, 3).speculative_config
-    assert config == {
-        "rejection_sample_method": "synthetic",
-        "synthetic_acceptance_length": 2.3,
-    }
+    assert config == {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": 2.3}
     assert synthetic_settings("atom", 2.3, 3).arguments == (
         "--spec-decode-acceptance-length",
         "2.3",

@@ -78,14 +78,8 @@ def attend_latents(*, rank: int, turned: int) -> None:
             lambda: head_product(torch.ones(2, 3, 4), torch.ones(3, 2, 4), torch.ones(2, 3, 3)),
             "out must be of shape (2, 3, 2), got (2, 3, 3)",
         ),
-        (
-            lambda: attend_latents(rank=513, turned=64),
-            "kv_rank must be between 1 and 512, got 513",
-        ),
-        (
-            lambda: attend_latents(rank=512, turned=66),
-            "rope_dim must be between 2 and 64, got 66",
-        ),
+        (lambda: attend_latents(rank=513, turned=64), "kv_rank must be between 1 and 512, got 513"),
+        (lambda: attend_latents(rank=512, turned=66), "rope_dim must be between 2 and 64, got 66"),
         (
             lambda: DraftShape(batch_size=0, num_steps=1),
             "batch_size must be between 1 and 1024, got 0",

@@ -22,11 +22,7 @@ def make_request() -> Callable[..., Request]:
     """Draft model with changes to the example spec, and seeded rows that fit it."""
 
     def make(
-        rows: int = 5,
-        *,
-        seed: int = 0,
-        weights: dict[str, Tensor] | None = None,
-        **changes: Any,
+        rows: int = 5, *, seed: int = 0, weights: dict[str, Tensor] | None = None, **changes: Any
     ) -> Request:
         spec = dataclasses.replace(example_spec(), **changes)
         if weights is None:

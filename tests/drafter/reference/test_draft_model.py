@@ -328,11 +328,7 @@ def test_a_missing_or_misshaped_tensor_is_refused_by_name() -> None:
     ],
 )
 def test_rows_that_do_not_fit_are_refused(
-    tokens: list[int],
-    width: int,
-    positions: list[int],
-    message: str,
-    make_request: MakeRequest,
+    tokens: list[int], width: int, positions: list[int], message: str, make_request: MakeRequest
 ) -> None:
     model = make_request()[0]
     with pytest.raises(ParameterError, match=message):

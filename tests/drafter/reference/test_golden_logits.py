@@ -123,8 +123,7 @@ def flat_twin(name: str, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["llama_plain", "llama_fc_norm_norm_output", "llama_norm_before_fc", "llama_yarn_rope"],
+    "name", ["llama_plain", "llama_fc_norm_norm_output", "llama_norm_before_fc", "llama_yarn_rope"]
 )
 def test_a_twin_in_the_flat_layout_gives_the_same_logits(name: str, tmp_path: Path) -> None:
     twin, checkpoint = load_checkpoint(flat_twin(name, tmp_path)), load_checkpoint(FOLDER / name)

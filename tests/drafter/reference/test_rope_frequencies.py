@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from drafter.reference.rope import (
-    latent_score_factor,
-    rotary_frequencies,
-    rotary_magnitude,
-)
+from drafter.reference.rope import latent_score_factor, rotary_frequencies, rotary_magnitude
 from drafter.spec import Rope, RopeKind
 from specmodel.errors import ParameterError
 

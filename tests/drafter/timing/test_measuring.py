@@ -64,12 +64,7 @@ def measure(fake: Any) -> Measure:
     ) -> DraftRecord:
         behaviour = {"time_s": lambda work, _: TIMES[work.name]} | behaviour
         return measured_record(
-            model,
-            GRID,
-            fake(**behaviour),
-            device=torch.device("cpu"),
-            until_s=until_s,
-            tell=tell,
+            model, GRID, fake(**behaviour), device=torch.device("cpu"), until_s=until_s, tell=tell
         )
 
     return run

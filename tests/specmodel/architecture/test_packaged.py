@@ -42,11 +42,7 @@ def test_parameters_of_one_token_are_those_published_with_or_without_the_embeddi
 
 
 @pytest.mark.parametrize(
-    ("name", "total"),
-    [
-        ("Llama-3.1-8B", 8_030_261_248),
-        ("Qwen3-8B", 8_190_735_360),
-    ],
+    ("name", "total"), [("Llama-3.1-8B", 8_030_261_248), ("Qwen3-8B", 8_190_735_360)]
 )
 def test_counts_equal_those_of_the_checkpoint_metadata(name: str, total: int) -> None:
     """Totals that the hub shows for the checkpoints."""

@@ -66,10 +66,7 @@ CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
         {"quant_method": "modelopt", "quant_algo": "NVFP4", "exclude_modules": ["model.layers.0*"]},
         {"": "nvfp4", "dense_mlp": "bf16"},
     ),
-    (
-        {"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4"}}},
-        {"": "mxfp4"},
-    ),
+    ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4"}}}, {"": "mxfp4"}),
     (
         {
             "quant_method": "compressed-tensors",

@@ -24,11 +24,7 @@ KIB = 1024
 # --- the measured curve ---
 
 
-@given(
-    floor=st.floats(1e-6, 1e-4),
-    slope=st.floats(1e-12, 1e-9),
-    size=st.floats(1024, 2**22),
-)
+@given(floor=st.floats(1e-6, 1e-4), slope=st.floats(1e-12, 1e-9), size=st.floats(1024, 2**22))
 def test_a_latency_and_a_bandwidth_are_met_exactly_between_the_sizes(
     floor: float, slope: float, size: float
 ) -> None:

@@ -174,11 +174,7 @@ def test_an_overlapped_host_shows_only_beyond_the_gpu() -> None:
     )
     assert float(v1.total_s - v2.total_s) == pytest.approx(1e-3)
     slow = round_parts(
-        TARGET,
-        DEVICE,
-        num_steps=3,
-        drafter=EAGLE,
-        engine=Engine(schedule="host", round_host_s=1.0),
+        TARGET, DEVICE, num_steps=3, drafter=EAGLE, engine=Engine(schedule="host", round_host_s=1.0)
     )
     assert float(slow.total_s) == pytest.approx(1.0)
 

@@ -139,9 +139,7 @@ def surface_errors(table: Table, used: NDArray[np.bool_] | None = None) -> Array
     return np.asarray(np.abs(np.exp(log_throughput(fitted, batch, depth)) / rate - 1))
 
 
-def test_the_sglang_surface_is_fitted_within_2_percent(
-    cost_table: Callable[[str], Table],
-) -> None:
+def test_the_sglang_surface_is_fitted_within_2_percent(cost_table: Callable[[str], Table]) -> None:
     errors = surface_errors(cost_table("sglang22246"))
     say(f"fitted: mean {errors.mean():.2%}, worst {errors.max():.1%}")
     assert errors.size == 42
@@ -277,9 +275,7 @@ def test_six_sizes_predict_the_b300_verify_curve_inside_the_graphs(
 # --- MoESD: what the step reads at the published token counts ---
 
 
-def test_moesd_coverage_drives_the_expert_reads_exactly(
-    cost_table: Callable[[str], Table],
-) -> None:
+def test_moesd_coverage_drives_the_expert_reads_exactly(cost_table: Callable[[str], Table]) -> None:
     device = DeviceRates(bandwidth_bytes_per_s=1e12, flop_per_s=1e15)
     rows = [row for row in cost_table("moesd2025") if row["quantity"] == "active_experts"]
     assert len(rows) == 8

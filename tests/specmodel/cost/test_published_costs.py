@@ -68,9 +68,7 @@ def mean_absolute_error(table: Table, growth: Callable[[Array, Array], Array]) -
     return float(np.mean(np.abs(np.exp(fit.fun) - 1)))
 
 
-def test_expert_coverage_beats_a_cost_linear_in_tokens(
-    cost_table: Callable[[str], Table],
-) -> None:
+def test_expert_coverage_beats_a_cost_linear_in_tokens(cost_table: Callable[[str], Table]) -> None:
     table = cost_table("sglang22246")
     assert len(table) == 42
     linear = mean_absolute_error(table, lambda batch, _: batch)

@@ -57,9 +57,7 @@ def test_a_step_without_a_baseline_is_compared_with_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"baseline_spread": None}, {"baseline_s": None}, {"baseline_spread": -0.1}],
-    ids=str,
+    "change", [{"baseline_spread": None}, {"baseline_s": None}, {"baseline_spread": -0.1}], ids=str
 )
 def test_a_baseline_and_its_spread_come_together(change: dict[str, float | None]) -> None:
     with pytest.raises(ParameterError, match="spread"):

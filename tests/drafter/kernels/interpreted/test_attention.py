@@ -127,9 +127,7 @@ def test_a_node_sees_the_prefix_and_its_ancestors(
 
 
 def test_the_sixty_fourth_node_of_a_tree_is_seen(
-    guard: Any,
-    normal: Any,
-    check_close: Callable[..., None],
+    guard: Any, normal: Any, check_close: Callable[..., None]
 ) -> None:
     query, keys, values = normal(1, 1, 16), normal(1, 70, 1, 16), normal(1, 70, 1, 16)
     starts = torch.tensor([5], dtype=torch.int32)

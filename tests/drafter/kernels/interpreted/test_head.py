@@ -82,9 +82,7 @@ def test_best_guesses_are_those_of_the_fp64_logits(
 
 
 def test_the_final_norm_can_be_part_of_the_head(
-    guard: Any,
-    normal: Any,
-    check_close: Callable[..., None],
+    guard: Any, normal: Any, check_close: Callable[..., None]
 ) -> None:
     x, weight, gain = normal(5, 72, scale=9.0), normal(70, 72, scale=0.2), normal(72)
     rows = torch.tensor([4, 1], dtype=torch.int32)
@@ -106,9 +104,7 @@ def test_the_final_norm_can_be_part_of_the_head(
 @pytest.mark.parametrize("rows", [1, 9])
 @pytest.mark.parametrize("topk", [1, 4])
 def test_the_lowest_id_wins_among_equals_in_a_tile_and_across_tiles(
-    guard: Any,
-    rows: int,
-    topk: int,
+    guard: Any, rows: int, topk: int
 ) -> None:
     logits = torch.zeros(rows, 150)
     logits[:, [7, 9, 70, 140]] = 3.0

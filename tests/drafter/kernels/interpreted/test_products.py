@@ -45,10 +45,7 @@ def test_linear_with_bias_and_residual_is_the_fp64_product(
 
 @pytest.mark.parametrize("tiles", [(4, 1024, 1), (2, 64, 1), (8, 16, 1)])
 def test_linear_does_not_depend_on_the_tiles(
-    guard: Any,
-    normal: Any,
-    check_close: Callable[..., None],
-    tiles: tuple[int, int, int],
+    guard: Any, normal: Any, check_close: Callable[..., None], tiles: tuple[int, int, int]
 ) -> None:
     x, weight = normal(2, 90), normal(21, 90)
     out = guard.space(2, 21)
@@ -80,9 +77,7 @@ def test_gate_and_up_are_gated_by_silu(
 
 
 def test_the_norm_before_the_mlp_can_be_part_of_it(
-    guard: Any,
-    normal: Any,
-    check_close: Callable[..., None],
+    guard: Any, normal: Any, check_close: Callable[..., None]
 ) -> None:
     x, gain = normal(2, 96, scale=5.0), normal(96)
     gate, up = normal(40, 96, scale=0.2), normal(40, 96, scale=0.2)

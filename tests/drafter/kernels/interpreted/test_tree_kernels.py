@@ -29,11 +29,7 @@ def levels_of(batch: int, topk: int, steps: int, seed: int, *, ties: bool) -> li
 )
 @pytest.mark.parametrize("ties", [False, True])
 def test_levels_and_tree_are_those_of_a_plain_selection(
-    guard: Any,
-    topk: int,
-    steps: int,
-    nodes: int,
-    ties: bool,
+    guard: Any, topk: int, steps: int, nodes: int, ties: bool
 ) -> None:
     batch = 2
     count = topk + (steps - 1) * topk * topk
