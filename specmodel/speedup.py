@@ -169,24 +169,6 @@ def elasticities(
     }
 
 
-def non_decode_share_from_ttft(
-    ttft_s: ArrayLike, output_tokens: ArrayLike, tpot_s: ArrayLike
-) -> Array:
-    r"""Share of a request's wall time before its first token.
-
-    .. math:: f = \frac{t_\text{first}}{t_\text{first} + (N - 1)\, t_\text{token}}
-    """
-    first = np.asarray(ttft_s, dtype=np.float64)
-    tokens = np.asarray(output_tokens, dtype=np.float64)
-    if np.any(first < 0):
-        raise ParameterError("ttft_s", f"{np.min(first):g}", "at least 0")
-    if np.any(tokens < 1):
-        raise ParameterError("output_tokens", f"{np.min(tokens):g}", "at least 1")
-    decode_s = (tokens - 1.0) * _positive("tpot_s", tpot_s)
-    total_s = first + decode_s
-    return np.divide(first, total_s, out=np.zeros_like(total_s), where=total_s > 0)
-
-
 def non_decode_share_from_baselines(
     non_decode_share: ArrayLike, baseline_share: ArrayLike, baseline_deficit: ArrayLike
 ) -> Array:

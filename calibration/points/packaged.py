@@ -55,11 +55,6 @@ class PackagedTable:
     path: Path  # the CSV file
 
     @property
-    def source_key(self) -> str:
-        """Key of the first source."""
-        return self.source_keys[0]
-
-    @property
     def num_rows(self) -> int:
         """Rows in the CSV file."""
         return self.num_speculative_rows + self.num_baseline_rows

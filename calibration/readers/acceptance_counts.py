@@ -6,28 +6,13 @@ from itertools import accumulate, pairwise, zip_longest
 from typing import Final
 
 from calibration.readers.check import SUM_TOLERANCE
+from calibration.readers.formats import messages
 from calibration.readers.reading import Cell
 from specmodel.errors import LeftOut, ParameterError
 from specmodel.units import PERCENT
 
 # What the codes of warnings about acceptance say to a user.
-ACCEPTANCE_MESSAGES: Final = {
-    "accept_length_mismatch": "the printed accept length differs from 1 + accepted / drafts by "
-    "more than 1 %; the counts were used",
-    "accuracy_above_one": "acceptance by position above 1 that is no percentage of this accept "
-    "length either; it was not used",
-    "accuracy_increasing": "the acceptance of a later position is above that of an earlier one, "
-    "which cannot be where all drafts before it must be accepted too; it may be conditional",
-    "accuracy_sum_mismatch": "1 + the sum of the acceptance by position differs from the accept "
-    "length by more than 5 %: they may not belong to the same rounds",
-    "no_speculation_flags": "the depth is not in the file and cannot be derived: num_steps is empty",
-    "percent_converted": "acceptance by position was written in percent, as the accept length "
-    "proves; divided by 100",
-    "synthetic_acceptance": "the acceptance was set by configuration and not measured: it says "
-    "nothing about a draft model",
-    "variable_draft_length": "rounds drafted fewer tokens than the depth, or the depth varied: the "
-    "acceptance of late positions counts rounds that never drafted so far",
-}
+ACCEPTANCE_MESSAGES: Final = messages("acceptance_counts")
 
 _ROUNDING = 1e-9
 _DEPTH_TOLERANCE: Final = 0.005  # relative; counters are read a moment apart

@@ -16,6 +16,7 @@ from calibration.readers.acceptance_counts import (
 )
 from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
+from calibration.readers.formats import conventions
 from calibration.readers.json_text import (
     JsonRecord,
     at,
@@ -207,13 +208,7 @@ _OTHER_CLIENTS = frozenset({"model_id", "mean_e2el_ms", "completed"})
 _PER_REQUEST_HISTOGRAM = "spec_decode_acceptance_histogram"
 _MS: Final = {"ms": 1.0, "s": 1 / MILLI, "sec": 1 / MILLI, "us": MICRO / MILLI}
 _ITL_TOLERANCE = 0.1
-_CONVENTIONS = (
-    "Accept length is that of the pooled histogram, else tokens over rounds, else a mean of requests.",
-    "The bonus token is in it.",
-    "Depth is the longest entry of the histogram, else (length - 1) / draft acceptance rate.",
-    "Throughput is that of the whole run, output tokens only; batch size is the concurrency asked for.",
-    "Inter-token latency is the time per token after the first; times the accept length: step time.",
-)
+_CONVENTIONS: Final = conventions("aiperf_summary")
 _MESSAGES: Final[Mapping[str, str]] = {
     **ACCEPTANCE_MESSAGES,
     "accept_length_from_itl": "accept length inferred from the time of a chunk over that of a token",

@@ -7,6 +7,7 @@ from typing import Final
 from calibration.readers.acceptance_counts import ACCEPTANCE_MESSAGES
 from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
+from calibration.readers.formats import conventions
 from calibration.readers.reading import Cell
 from specmodel.errors import LeftOut
 from specmodel.units import MILLI
@@ -15,14 +16,7 @@ from specmodel.units import MILLI
 ENGINE: Final = "llama.cpp"
 
 # What the numbers of these files mean.
-CONVENTIONS: Final = (
-    "The first token of a request comes from its prefill, before the time of generation: it is in no round.",
-    "Rounds are the other predicted tokens - accepted ones: what was not drafted came from a round of its own.",
-    "Accept length is those tokens / rounds, bonus token in; rounds without a draft count as one.",
-    "A log's mean len leaves such rounds out and is not used.",
-    "Step time is generation time / rounds, throughput those tokens / generation time: decode only.",
-    "All requests are added up before anything is divided.",
-)
+CONVENTIONS: Final = conventions("llamacpp_pool")
 
 POOL_MESSAGES: Final[Mapping[str, str]] = {
     **ACCEPTANCE_MESSAGES,

@@ -13,6 +13,7 @@ from calibration.readers.acceptance_counts import (
 )
 from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
+from calibration.readers.formats import conventions
 from calibration.readers.json_text import json_keys, json_objects, number_at
 from calibration.readers.reading import Cell, Reading, SourceText
 from specmodel.errors import LeftOut, ParameterError
@@ -24,13 +25,7 @@ _JOINT = "Joint_Acceptance_Rate"
 _CONDITIONAL = "Conditional_Acceptance_Rate"
 _KEYS = frozenset({_HISTOGRAM, _JOINT, _CONDITIONAL, "Request_AL", "Average_AL"})
 _FIRST_TOLERANCE = 1e-6
-_CONVENTIONS = (
-    "The histogram counts rounds by accept length, bonus token in: length 1 means no draft accepted.",
-    "The tables begin with length 1, which every round reaches: entry 2 is the first draft.",
-    "Accept length is the mean over rounds; without a histogram 1 + the sum of the joint table.",
-    "Average_AL is a mean over turns and is not used.",
-    "The file has neither throughput nor batch size.",
-)
+_CONVENTIONS: Final = conventions("modelopt_acceptance")
 
 
 def recognise(head: str) -> bool:

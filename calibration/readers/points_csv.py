@@ -3,10 +3,12 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from calibration.readers.cells import read_cell
 from calibration.readers.check import check_row, number
 from calibration.readers.columns import Kind
+from calibration.readers.formats import messages
 from calibration.readers.header import HeaderColumn, canonical_name, closest_name, match_header
 from calibration.readers.numerals import is_missing, uses_decimal_comma
 from calibration.readers.reading import ORIGIN_NAMES, Cell, Reading, Row, SourceText
@@ -16,20 +18,7 @@ from specmodel.units import MILLI
 
 FORMAT = "points_csv"
 
-_ROW_WARNINGS = {
-    "accept_length_from_accuracy": "accept length computed as 1 + sum of full_accuracy",
-    "accuracy_sum_mismatch": "1 + sum of full_accuracy differs from accept_length by more than "
-    "5 %: they may come from different runs, or the accuracies may not be joint",
-    "draft_tokens_not_a_chain": "num_draft_tokens is not num_steps + 1 although topk is 1",
-    "looks_like_percent": "full_accuracy would fit accept_length as percentages; write 78% or "
-    "0.78 and read the file again",
-    "root_added": "num_draft_tokens did not count the root; one was added",
-    "spread_too_large": "spread above 0.5 was ignored, the row was kept; a percentage? divide by "
-    "100; otherwise the runs are no repeats of one measurement",
-    "speedup_mismatch": "speedup differs from throughput / baseline by more than 5 %; it was not used",
-    "throughput_from_step_time": "no throughput: taken as batch size * accept length / step "
-    "time, which leaves out prefill and idle time",
-}
+_ROW_WARNINGS: Final = messages("points_csv", "row_warnings")
 _SPEEDUP_TOLERANCE = 0.05
 _LARGEST_SPREAD = 0.5  # beyond it, it is a percentage, or the runs were no repeats
 _MOST_REASONS = 3

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from calibration.readers.check import measured_row
 from calibration.readers.findings import SGLANG_CODES, Findings
+from calibration.readers.formats import conventions, messages
 from calibration.readers.json_text import (
     CUT_OFF,
     JsonRecord,
@@ -20,12 +21,7 @@ from calibration.readers.reading import Cell, Reading, SourceText
 from specmodel.units import MILLI
 
 # What the notes of `one_batch_cells` say to a user.
-ONE_BATCH_MESSAGES: Final[Mapping[str, str]] = {
-    "depth_unknown": "the benchmark does not write the number of draft steps: num_steps is left "
-    "empty; give it as an option or take it from the server's log",
-    "speculation_unknown": "no accept length at all: whether the server speculated is not known, "
-    "so accept_length, num_steps and step_time_ms are left empty",
-}
+ONE_BATCH_MESSAGES: Final = messages("sglang_bench_one_batch_server")
 
 _NOT_SPECULATING = ("n/a", "na", "none", "null", "-", "\N{EM DASH}", "")
 
@@ -93,16 +89,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "repeated_run": "the same run name and load stands more than once (results are appended to "
     "the file): all were kept, older ones may be of another server",
 }
-_CONVENTIONS: Final = (
-    (
-        "output_tokens_per_s is the decode throughput of the whole batch: the steady window where the "
-        "file has it, else latency minus time to first token"
-    ),
-    "accept_length counts the bonus token; -1 in the file is a run without speculation",
-    "step_time_ms is 1000 x batch_size x accept_length / output_tokens_per_s",
-    "context_tokens is the middle of the run, input_len + output_len / 2",
-    "ttft_ms is that of the last request of the batch, converted from seconds",
-)
+_CONVENTIONS: Final = conventions("sglang_bench_one_batch_server")
 _WARM_UP = ("warmup", "warm-up", "warm_up")
 
 

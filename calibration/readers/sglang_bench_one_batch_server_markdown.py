@@ -5,6 +5,7 @@ from typing import Final
 
 from calibration.readers.check import measured_row
 from calibration.readers.findings import SGLANG_CODES, Findings
+from calibration.readers.formats import conventions
 from calibration.readers.numerals import NumeralError, parse_number
 from calibration.readers.reading import Reading, SourceText
 from calibration.readers.sglang_bench_one_batch_server import (
@@ -32,15 +33,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "itl_identity": "ITL differs from batch size / output throughput by more than 5 %, which it "
     "is made of; one of the three was edited",
 }
-_CONVENTIONS: Final = (
-    "output_tokens_per_s is the decode throughput of the whole batch (output throughput)",
-    "accept_length counts the bonus token; n/a in the table is a run without speculation",
-    (
-        "step_time_ms is 1000 x batch_size x accept_length / output_tokens_per_s; the ITL of the table "
-        "is per token, not per round"
-    ),
-    "context_tokens is the input length: the table does not have the output length",
-)
+_CONVENTIONS: Final = conventions("sglang_bench_one_batch_server_markdown")
 
 
 def recognise(head: str) -> bool:

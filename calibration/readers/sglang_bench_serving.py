@@ -7,6 +7,7 @@ from typing import Any, Final
 from calibration.readers.acceptance_counts import SEVERAL_TOKENS, tokens_per_chunk
 from calibration.readers.check import measured_row
 from calibration.readers.findings import SGLANG_CODES, Findings
+from calibration.readers.formats import conventions
 from calibration.readers.json_text import (
     CUT_OFF,
     JsonRecord,
@@ -43,26 +44,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "open_loop_load": "requests came at a fixed rate: the batch is a mean of a load that varied, "
     "not a fixed batch",
 }
-_CONVENTIONS: Final = (
-    (
-        "output_tokens_per_s is output_throughput: all output tokens / wall time of the run, prefill, "
-        "ramp and tail included"
-    ),
-    (
-        "accept_length counts the bonus token; it is the server's average since start or flush, of DP "
-        "rank 0"
-    ),
-    (
-        "step_time_ms is mean TPOT x accept_length: this client spreads a chunk over its tokens, so "
-        "ITL is no round time"
-    ),
-    "batch_size is the mean number of requests in flight (concurrency), not max_concurrency",
-    "context_tokens and output_tokens are means over the completed requests",
-    (
-        "flags, model and version come from the embedded server_info; of disaggregated servers from "
-        "the first decode server"
-    ),
-)
+_CONVENTIONS: Final = conventions("sglang_bench_serving")
 _ITL_TOLERANCE = 0.2
 
 

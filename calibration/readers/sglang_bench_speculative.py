@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from calibration.readers.check import measured_row
 from calibration.readers.findings import SGLANG_CODES, Findings
+from calibration.readers.formats import conventions
 from calibration.readers.json_text import (
     CUT_OFF,
     JsonRecord,
@@ -71,18 +72,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "speed_mismatch": "speed differs from acc_length / step_time by more than 5 %, which it is "
     "made of; one of the three was edited",
 }
-_CONVENTIONS: Final = (
-    "accept_length is the average of the server's life and counts the bonus token",
-    (
-        "step_time_ms is the 20th percentile of the time of a round (the fast side, not the mean), "
-        "converted from seconds"
-    ),
-    "output_tokens_per_s is speed x batch size: the file has it for each request, and decode only",
-    (
-        "a second line without speculation at a batch size starts a new run of an appended file; "
-        "baselines are never shared between runs"
-    ),
-)
+_CONVENTIONS: Final = conventions("sglang_bench_speculative")
 _SPEED_TOLERANCE = 0.05
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
+from calibration.readers.formats import conventions
 from calibration.readers.json_text import json_keys, json_value, number_at
 from calibration.readers.reading import Reading, SourceText
 from specmodel.errors import FormatError, Note, ParameterError
@@ -126,12 +127,7 @@ FORMAT: Final = "sglang_dspark_cost_table"
 _SAMPLED = ("sample_batch_tokens", "sample_steps_per_sec")
 _ADDITIVE = ("bs_probes", "alpha_seconds", "m_probes", "theta_seconds")
 _BIAS = "bias_seconds"
-_CONVENTIONS: Final = (
-    "a table has no rows: no acceptance and no throughput, only the time of a step",
-    "steps_per_sec: step time is 1 / steps per second over the rows that the target verifies",
-    "additive: step time is bias + alpha(requests) + theta(requests + budget tokens)",
-    "straight lines between probes, the end value beyond them; seconds converted to milliseconds",
-)
+_CONVENTIONS: Final = conventions("sglang_dspark_cost_table")
 _FALLS = (
     "a larger batch takes less time at some probe, which no step does: that probe was disturbed; "
     "measure it again with more repetitions"

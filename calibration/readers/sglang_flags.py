@@ -8,22 +8,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from calibration.readers.check import is_block_drafter
+from calibration.readers.formats import messages
 from calibration.readers.model_names import model_name, plain_name
 from calibration.readers.reading import Cell
 
 # What each code of `SglangFlags.notes` says to a user.
-NOTE_MESSAGES: Final[Mapping[str, str]] = {
-    "adaptive_steps": "the server chose the depth while it ran (adaptive speculation): num_steps "
-    "is left empty",
-    "draft_model_idle": "a draft model was loaded and asked for 0 steps: neither a baseline nor a "
-    "depth, num_steps is left empty",
-    "draft_tokens_forced": "a chain (topk 1) is served with num_steps + 1 draft tokens, whatever "
-    "was asked for; num_draft_tokens is that number",
-    "lossy_acceptance": "an accept threshold is below 1: drafts were accepted that the target "
-    "model would not have sampled, so accept lengths are higher than without loss",
-    "max_running_requests_48": "max_running_requests is 48, the cap that SGLang sets by itself "
-    "when it speculates: above 48 requests the runs are not comparable with a baseline",
-}
+NOTE_MESSAGES: Final = messages("sglang_flags")
 
 _ABSENT = ("", "none", "null")
 _CAP_OF_SPECULATION = 48  # [requests]

@@ -7,6 +7,7 @@ from typing import Any, Final
 from calibration.readers.acceptance_counts import AcceptHistogram, pooled
 from calibration.readers.check import measured_row
 from calibration.readers.findings import SGLANG_CODES, Findings
+from calibration.readers.formats import conventions, messages
 from calibration.readers.json_text import (
     CUT_OFF,
     JsonRecord,
@@ -40,23 +41,8 @@ _OTHER_FORMATS = frozenset({"internal_states", "server_info", "timings", "specul
 _MOST_COUNT = 1e15
 _ROUNDING = 1e-6
 _ROUNDS_TOLERANCE = 0.01  # between two counts of the rounds of a reply; the last may be in one only
-_MESSAGES: Final[Mapping[str, str]] = {
-    "capped_rounds": "rounds were capped below num_steps: drafts beyond the cap were never tried, "
-    "so late accuracies are too low",
-    "depth_unknown": "no histogram in the replies: num_steps and full_accuracy are left empty",
-    "histogram_rounds_mismatch": "the rounds of a histogram are not spec_verify_ct of its reply: the "
-    "histogram was used",
-    "no_throughput": "acceptance alone: a reply has no throughput, so the row calibrates no cost",
-    "variable_draft_length": "the proposed drafts are no whole number per round: the depth varied",
-}
-_CONVENTIONS: Final = (
-    "a histogram counts rounds by accepted drafts: accept_length is 1 + their mean (bonus counted)",
-    "all replies are added up before anything is divided",
-    "full_accuracy is the share of rounds that accepted at least the first 1, 2, ... drafts",
-    "without a histogram accept_length is (completion tokens - 1) / rounds: prefill made the first",
-    "the spec_accept_length in a reply counts that token and is not used",
-    "num_draft_tokens is proposed drafts / rounds + 1 for the root, where no cap acts",
-)
+_MESSAGES: Final = messages("sglang_meta_info")
+_CONVENTIONS: Final = conventions("sglang_meta_info")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Final
 
 from calibration.readers.check import measured_row
 from calibration.readers.findings import SGLANG_CODES, Findings
+from calibration.readers.formats import conventions, messages
 from calibration.readers.model_names import model_name, plain_name
 from calibration.readers.prometheus_text import (
     NO_SAMPLE,
@@ -46,29 +47,8 @@ _NAMES: Final[Mapping[str, str]] = {**_COUNTERS, **_GAUGES}
 _ERA = "0.5.16"  # the oldest release with the verify counter; without it there are no rows
 _RANK_LABELS = ("tp_rank", "pp_rank", "moe_ep_rank")  # of one scheduler: they count the same
 _INSTANCE_LABELS = ("instance", "pod")  # several servers behind one endpoint
-_MESSAGES: Final[Mapping[str, str]] = {
-    "adaptive_steps": "the depth differs between two scrapes: it varied in between, or they are of "
-    "two servers; num_steps is left empty",
-    "depth_unknown": "no sglang:spec_num_steps in the scrape: num_steps is left empty",
-    "lifetime_counters": "one scrape: its counters are averages since the server started, warm-up "
-    "included; two scrapes around a run give the run",
-    "no_scrape_time": "the samples have no times: no throughput between the scrapes",
-    "no_throughput": "acceptance alone: no throughput, so the row calibrates no cost",
-    "per_rank": "several data-parallel ranks: batch size and throughput are those of one rank, not "
-    "of the server",
-    "prefill_in_window": "prompts were read between two scrapes: the throughput holds prefill, so "
-    "there is no round time",
-    "prefill_unknown": "no sglang:prompt_tokens_total: whether prompts were read between the "
-    "scrapes is not known, so there is no round time",
-}
-_CONVENTIONS: Final = (
-    "accept_length is generation tokens / verify calls of the counters and counts the bonus token",
-    "gauges of acceptance and throughput show the last interval only and are not used",
-    "of several scrapes each neighbouring pair is a row, of a single one the life of the server",
-    "output_tokens_per_s is the growth of the generation tokens over the time between two scrapes",
-    "batch_size is the number of running requests where both scrapes agree",
-    "step_time_ms = 1000 x batch size x accept_length / throughput, where no prompt was read",
-)
+_MESSAGES: Final = messages("sglang_prometheus")
+_CONVENTIONS: Final = conventions("sglang_prometheus")
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,11 +1,12 @@
 """What SGLang's ``send_one`` prints about one request: a table, or two lines in older releases."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from calibration.readers.check import measured_row
 from calibration.readers.findings import SGLANG_CODES, Findings
+from calibration.readers.formats import conventions, messages
 from calibration.readers.numerals import NumeralError, parse_number
 from calibration.readers.reading import Cell, Reading, SourceText
 from calibration.readers.text_tables import Headings, has_table, pipe_rows
@@ -20,21 +21,8 @@ _ACC_LENGTH = re.compile(
 _SPEED = re.compile(rf"speed={_NUMBER}(?: token/s)?")
 _HEADINGS = frozenset({"latency", "tokens", "acc length", "speed"})
 _LONGEST_LINE = 120
-_MESSAGES: Final[Mapping[str, str]] = {
-    "baseline_assumed": "an accept length of exactly 1 is what send_one prints without "
-    "speculation: taken as a baseline; a drafter whose drafts were never accepted looks the same",
-    "depth_unknown": "send_one does not print the number of draft steps: num_steps is left empty",
-    "rough_point": "one request, its prefill included: a rough point, good for lack of better",
-}
-_CONVENTIONS: Final = (
-    "one request: batch_size 1",
-    "output_tokens_per_s is all tokens of the request / its whole latency, prefill included",
-    (
-        "accept_length is completion tokens / verify rounds: it counts the bonus token and the token "
-        "that prefill made"
-    ),
-    "step_time_ms is 1000 x accept_length / speed, a little long because prefill is in it",
-)
+_MESSAGES: Final = messages("sglang_send_one")
+_CONVENTIONS: Final = conventions("sglang_send_one")
 
 
 def recognise(head: str) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 
 from calibration.readers.check import measured_row
 from calibration.readers.findings import SGLANG_CODES, Findings
+from calibration.readers.formats import conventions
 from calibration.readers.json_text import (
     CUT_OFF,
     JsonRecord,
@@ -47,13 +48,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "per_rank": "several data-parallel ranks: batch size and throughput are those of one rank, not "
     "of the server",
 }
-_CONVENTIONS: Final = (
-    "accept_length is the ratio since the server started or was flushed and counts the bonus token",
-    "step_time_ms is the 20th percentile of the recorded gaps per round, converted from seconds",
-    "gaps with idle time or prefill in them stand above that percentile",
-    "output_tokens_per_s is 1000 x batch size x accept_length / step_time_ms, decode only",
-    "batch_size is the number of running requests of one scheduler (one data-parallel rank)",
-)
+_CONVENTIONS: Final = conventions("sglang_server_info")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from calibration.readers.check import measured_row
+from calibration.readers.formats import conventions, messages
 from calibration.readers.log_file import LogFile
 from calibration.readers.reading import Cell, Reading, Row
 from calibration.readers.sglang_decode_pool import (
@@ -262,36 +263,9 @@ _MOST_HINTS = 2000
 _HEADLINE = (LineKind.BANNER, LineKind.PREFILL, LineKind.DECODE, LineKind.CUT)
 
 # What the numbers of this format mean.
-CONVENTIONS: Final = (
-    "Each decode line covers the rounds since the line before it, 40 by default, on one DP rank.",
-    "accept len counts the bonus token; gen throughput is that of the rank's whole batch.",
-    (
-        "A line's round time in ms is 1000 x #running-req x accept len / gen throughput; no accept len "
-        "means a plain step of a baseline. accept rate is not used, its meaning changed twice."
-    ),
-    (
-        "A row pools the steady lines of one server, rank, batch size, graph flag and context band: "
-        "medians; the throughput is decode-only and follows from them."
-    ),
-    "Contexts within a factor of 3 are one band, wider ones are split at powers of 4.",
-    "A gap is a line with 4 to 8 times the usual round time of its group, or more.",
-    (
-        "Medians are exact up to 32768 different values of a group, then within 0.0008 %, and coarser "
-        "only in logs with very many groups."
-    ),
-)
+CONVENTIONS: Final = conventions("sglang_server_log")
 
-_DROPPED: Final[Mapping[str, str]] = {
-    "truncated_line": "decode line without #running-req, gen throughput and #queue-req: cut off",
-    "duplicate_rank": "decode line of another tensor-parallel rank of the same group",
-    "idle": "nothing ran, or the time since the line before holds a gap in which nothing ran",
-    "warmup": "first decode line of a rank: its time holds the start of the server",
-    "prefill_mixed": "prompts were read since the decode line before",
-    "batch_changed": "the number of running requests changed since the decode line before",
-    "accept_length_out_of_range": "accept len below 1, but a round emits at least the bonus token",
-    "missing_accept_length": "no accept len, though the server was started with speculation",
-    "too_many_groups": "more ranks, servers or batch sizes than a log of one machine has",
-}
+_DROPPED: Final = messages("sglang_server_log", "dropped")
 
 _WARNINGS: Final[Mapping[str, str]] = {
     **NOTE_MESSAGES,

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from calibration.readers.check import measured_row
 from calibration.readers.findings import SGLANG_CODES, Findings
+from calibration.readers.formats import conventions
 from calibration.readers.json_text import (
     CUT_OFF,
     JsonRecord,
@@ -29,16 +30,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "speculation_unknown": "steps is null and no accept length was measured: whether the server "
     "speculated is not known, accept_length and num_steps are left empty",
 }
-_CONVENTIONS: Final = (
-    "output_tokens_per_s is all output tokens / wall time of the benchmark, prefill included",
-    (
-        "accept_length is completion tokens / verify rounds: it counts the bonus token, and the token "
-        "that prefill made (slightly high on short outputs)"
-    ),
-    "there is no step time in this format",
-    "accuracy in the file is that of the task, not acceptance, and is not read",
-    "a baseline has steps 0 and belongs to the same benchmark, batch size and model",
-)
+_CONVENTIONS: Final = conventions("specforge_bench_eagle3")
 
 
 def recognise(head: str) -> bool:

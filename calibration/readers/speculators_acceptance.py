@@ -12,6 +12,7 @@ from calibration.readers.acceptance_counts import (
 )
 from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
+from calibration.readers.formats import conventions
 from calibration.readers.model_names import plain_name
 from calibration.readers.numerals import NumeralError, parse_number, uses_decimal_comma
 from calibration.readers.reading import Reading, SourceText
@@ -19,17 +20,7 @@ from calibration.readers.text_tables import split_table
 from specmodel.errors import LeftOut
 
 # What both tables mean.
-ACCEPTANCE_CONVENTIONS: Final = (
-    "Accept length is 1 + accepted drafts / drafts from the counts, bonus token included.",
-    (
-        "num_draft_tokens of the file is what was proposed in all; depth K = that / drafts is served "
-        "with K + 1 draft tokens, the root counted."
-    ),
-    (
-        "The acceptance of a position, counted from 0 in the file, is the share of rounds that accepted "
-        "all drafts up to it."
-    ),
-)
+ACCEPTANCE_CONVENTIONS: Final = conventions("speculators_acceptance")
 
 _POSITION = re.compile(r"acceptance_at_pos_(\d{1,3})", re.ASCII)
 _LOADS = frozenset({"strategy", "target_rate", "output_tps_median", "rps_median"})

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
+from calibration.readers.formats import conventions, messages
 from calibration.readers.json_text import at, json_keys, json_objects, number_at, text_at
 from calibration.readers.model_names import model_name, plain_name
 from calibration.readers.reading import Cell, Reading, Row, SourceText
@@ -16,28 +17,9 @@ from specmodel.errors import LeftOut
 ENGINE: Final = "tensorrt-llm"
 
 # What the numbers of these files mean.
-CONVENTIONS: Final = (
-    "Accept length is the mean over requests of tokens / (decode iterations + 1), bonus token in.",
-    "The token of the prefill counts as a round in it.",
-    "Depth is (mean accept length - 1) / mean acceptance rate, since drafts are depth x rounds here.",
-    "Throughput is that of the whole system and run, output tokens only; never per user or per GPU.",
-    "Step time is the time per output token after the first one, times the accept length.",
-    "Batch size is the mean number of requests in flight.",
-)
+CONVENTIONS: Final = conventions("trtllm_bench_report")
 
-RUN_MESSAGES: Final[Mapping[str, str]] = {
-    "baseline_inferred": "no decoding statistics: taken for a run without speculation",
-    "first_token_counted": "the token of the prefill was counted as a round, so the accept length "
-    "is a little low",
-    "length_labelled_rate": "a value above 1 stands under an acceptance rate: it is an accept "
-    "length and was read as one",
-    "mean_of_ratios": "the accept length is a mean over requests, not tokens over rounds: short "
-    "requests weigh as much as long ones",
-    "no_speculation_flags": "the draft length is not in the file and does not follow from it; give "
-    "it yourself where it is needed",
-    "variable_draft_length": "accept length and acceptance rate belong to no whole draft length: "
-    "it varied from round to round",
-}
+RUN_MESSAGES: Final = messages("trtllm_bench_report")
 
 _TREE_MODES = ("medusa", "lookahead", "explicit", "redrafter")  # draft length counts tree nodes
 _MOST_STEPS = 1024

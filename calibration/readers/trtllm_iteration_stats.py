@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
+from calibration.readers.formats import conventions, messages
 from calibration.readers.json_text import JsonRecord, json_keys, json_objects, number_at
 from calibration.readers.reading import Cell, Reading, Row, SourceText
 from specmodel.errors import LeftOut
@@ -21,19 +22,8 @@ _DRAFTING = ("specDecodingStats", "specDecStats")
 _FEWEST = 5  # iterations of a row; below it, they are the ramp between two loads
 _ENGINE = "tensorrt-llm"
 _MOST = 1e12  # of a count in one iteration
-_CONVENTIONS = (
-    "Iterations are grouped by the number of requests with drafts: that is the batch size.",
-    "Accept length is 1 + accepted drafts / requests with drafts, both summed; bonus token in.",
-    "Step time is the median iteration latency: one round, draft and verification together.",
-    "Throughput is batch size x accept length / step time: decode only.",
-    "Iterations with a prefill or without a drafted request are left out.",
-)
-_MESSAGES: Final[Mapping[str, str]] = {
-    "baseline_inferred": "no iteration has draft statistics: taken for a run without speculation",
-    "no_speculation_flags": "the draft length is not in the file and does not follow from it; give "
-    "it yourself where it is needed",
-    "variable_draft_length": "the number of drafts of a request differs between iterations",
-}
+_CONVENTIONS: Final = conventions("trtllm_iteration_stats")
+_MESSAGES: Final = messages("trtllm_iteration_stats")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Final
 from calibration.readers.acceptance_counts import draft_counts
 from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
+from calibration.readers.formats import conventions, messages
 from calibration.readers.model_names import model_name, plain_name
 from calibration.readers.prometheus_text import (
     Moment,
@@ -36,20 +37,8 @@ _CONFIGURATION = "trtllm_speculative_config_info"
 _NAMES: Final = frozenset({*_COUNTERS, *_CREATED, _CONFIGURATION})
 _DEEPEST = 1024
 _WHOLE_TOLERANCE = 1e-6
-_MESSAGES: Final[Mapping[str, str]] = {
-    "assumed_drafts": "rounds are drafted tokens / spec_num_tokens, as if every round drafted that "
-    "many: there is no counter of rounds",
-    "lifetime_accept_length": "one scrape: its counters are averages since the server started, "
-    "warm-up included; two scrapes around a run give the run",
-    "variable_draft_length": "the drafted tokens are no multiple of spec_num_tokens: some rounds "
-    "drafted fewer, so the accept length is too high",
-}
-_CONVENTIONS: Final = (
-    "accept_length is 1 + accepted x spec_num_tokens / drafted tokens: the bonus token is counted",
-    "there is no counter of rounds: every round is taken to have drafted spec_num_tokens",
-    "gauges (acceptance length, draft overhead, latency) show the last iteration and are not used",
-    "of several scrapes each neighbouring pair is a row, of a single one the life of the server",
-)
+_MESSAGES: Final = messages("trtllm_prometheus")
+_CONVENTIONS: Final = conventions("trtllm_prometheus")
 
 
 def recognise(head: str) -> bool:

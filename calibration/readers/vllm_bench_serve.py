@@ -13,6 +13,7 @@ from calibration.readers.acceptance_counts import (
 )
 from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
+from calibration.readers.formats import conventions
 from calibration.readers.json_text import (
     JsonRecord,
     json_keys,
@@ -43,18 +44,7 @@ _ENGINES: Final[Mapping[str, str]] = {
 }
 _IDENTITY_TOLERANCE = 0.1
 _LOAD_TOLERANCE = 0.1  # of the mean in flight against the limit, for the limit to be the load
-_CONVENTIONS = (
-    (
-        "Accept length is 1 + accepted drafts / drafts from the counters around the run, bonus token "
-        "included."
-    ),
-    "Throughput is the output tokens of all requests over the whole run, prefill and ramps in it.",
-    "Step time is mean TPOT x accept length, the time of a round; of a baseline it is mean TPOT.",
-    "Inter-token latency is per chunk, so per round, and only checks the step time.",
-    "Batch size is max_concurrency where that many were in flight, else the mean in flight.",
-    "Without end-to-end latencies the mean in flight is throughput x TPOT.",
-    "Depth K is served with K + 1 draft tokens, the root counted.",
-)
+_CONVENTIONS: Final = conventions("vllm_bench_serve")
 _MESSAGES = {
     **ACCEPTANCE_MESSAGES,
     "accept_length_from_itl": "no counters of speculation, but chunks of more than one token: the "

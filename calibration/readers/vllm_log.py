@@ -7,6 +7,7 @@ from typing import Final
 from calibration.readers.acceptance_counts import ACCEPTANCE_MESSAGES, accuracy_notes
 from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
+from calibration.readers.formats import conventions
 from calibration.readers.log_file import LogFile
 from calibration.readers.reading import Cell, Reading, Row
 from calibration.readers.vllm_log_line import (
@@ -201,23 +202,7 @@ FORMAT: Final = "vllm_log"
 _THROUGHPUT = "Avg prompt throughput:"
 _BANNERS = ("vLLM API server", "args: ", "LLM engine (v", "vllm serve", "vllm.entrypoints")
 _LOGO_BLOCK = "\N{FULL BLOCK}"
-_CONVENTIONS = (
-    (
-        "Accept length is 1 + accepted drafts / rounds with a draft, bonus token included; windows are "
-        "added up before anything is divided."
-    ),
-    (
-        "Rounds are drafted tokens / depth; where that contradicts the printed mean, accepted / (mean "
-        "- 1)."
-    ),
-    "The acceptance of a position is the share of rounds that accepted all drafts up to it.",
-    "Depth K is served with K + 1 draft tokens, the root counted.",
-    (
-        "V0 counters run since the start: the last line of each life counts, and the printed "
-        "acceptance rate is not used."
-    ),
-    "Throughputs of these lines hold idle time, so nothing about time is read from them.",
-)
+_CONVENTIONS: Final = conventions("vllm_log")
 _MESSAGES = {
     **ACCEPTANCE_MESSAGES,
     "accept_length_given_a_draft": "rounds without a draft are not in these counts: tokens per "

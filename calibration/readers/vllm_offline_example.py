@@ -9,6 +9,7 @@ from typing import Final
 from calibration.readers.acceptance_counts import ACCEPTANCE_MESSAGES, chain_acceptance
 from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
+from calibration.readers.formats import conventions
 from calibration.readers.reading import Cell, Reading, SourceText
 from calibration.readers.vllm_log_line import ServerSettings, log_line, read_banner
 from specmodel.errors import LeftOut
@@ -30,18 +31,7 @@ _STARTED = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_LINE = 400
-_CONVENTIONS = (
-    (
-        "Accept length is 1 + accepted drafts / drafts from the counts, bonus token included; the "
-        "printed mean is rounded."
-    ),
-    "Depth K is draft tokens / drafts and served with K + 1 draft tokens, the root counted.",
-    (
-        "The acceptance of a position, counted from 0 in the text, is the share of rounds that accepted "
-        "all drafts up to it."
-    ),
-    "The summary holds no times, so there is no throughput.",
-)
+_CONVENTIONS: Final = conventions("vllm_offline_example")
 
 
 def recognise(head: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 from calibration.readers.acceptance_counts import ACCEPTANCE_MESSAGES, accuracy_notes, draft_counts
 from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
+from calibration.readers.formats import conventions
 from calibration.readers.model_names import model_name
 from calibration.readers.prometheus_text import (
     Moment,
@@ -42,15 +43,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "lifetime_accept_length": "one scrape: its counters are averages since the server started, "
     "warm-up included; two scrapes around a run give the run",
 }
-_CONVENTIONS: Final = (
-    "accept_length is 1 + accepted tokens / drafts of the counters: the bonus token is counted",
-    "a draft of vLLM is one round of one request; a round without a proposal is not among them",
-    "full_accuracy is accepted tokens at a position / drafts: unconditional, all before accepted",
-    "num_steps is the number of positions and num_draft_tokens one more, for the root",
-    "of several scrapes each neighbouring pair is a row, of a single one the life of the server",
-    "the engines of a model are summed",
-    "a scrape has no throughput of a run and no round time",
-)
+_CONVENTIONS: Final = conventions("vllm_prometheus")
 
 
 def recognise(head: str) -> bool:

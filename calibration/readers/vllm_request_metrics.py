@@ -13,6 +13,7 @@ from calibration.readers.acceptance_counts import (
 )
 from calibration.readers.check import measured_row
 from calibration.readers.findings import Findings
+from calibration.readers.formats import conventions
 from calibration.readers.json_text import (
     at,
     json_keys,
@@ -32,22 +33,7 @@ _FIELDS = frozenset(
 )
 _WRAPPINGS: Final = ((), ("response", "body"), ("response",), ("body",))  # of batch files
 _MOST_COUNT = 1e12
-_CONVENTIONS = (
-    (
-        "Rounds are counted by how many drafts they accepted; the counts of all requests of a model "
-        "and depth are added up before anything is divided."
-    ),
-    (
-        "Accept length is 1 + accepted drafts / rounds, bonus token included; the token of the prefill "
-        "is in no round."
-    ),
-    "The acceptance of a position is the share of rounds that accepted all drafts up to it.",
-    (
-        "num_draft_tokens of the file is what was proposed in all, not the width of a round; depth K "
-        "is served with K + 1."
-    ),
-    "Responses hold no times, so there is no throughput.",
-)
+_CONVENTIONS: Final = conventions("vllm_request_metrics")
 _MESSAGES = {
     **ACCEPTANCE_MESSAGES,
     "histogram_mismatch": "the histogram has another number of rounds or accepted drafts than the "

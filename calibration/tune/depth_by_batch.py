@@ -312,10 +312,6 @@ class DepthSchedule:
         """Ranges as ``[start, end, num_steps]``."""
         return [[one.first_batch_size, one.last_batch_size, one.num_steps] for one in self.ranges]
 
-    def num_steps_at(self, batch_size: int) -> int:
-        """Depth at a batch; raises `ParameterError` where the schedule does not reach."""
-        return self.choice_at(batch_size).num_steps
-
     def choice_at(self, batch_size: int) -> BatchChoice:
         """The choice that holds at a batch; raises `ParameterError` where there is none."""
         for choice in self.choices:

@@ -14,7 +14,6 @@ from specmodel.speedup import (
     elasticities,
     log_speedup_gradient,
     non_decode_share_from_baselines,
-    non_decode_share_from_ttft,
     round_cost_from_throughput,
     speedup,
 )
@@ -127,11 +126,6 @@ def test_scalars_and_arrays_agree() -> None:
     assert grid.shape == (2, 2)
 
 
-def test_ttft_gives_the_share_of_a_request_before_its_first_token() -> None:
-    assert float(non_decode_share_from_ttft(0.5, 101, 0.015)) == pytest.approx(0.5 / 2.0)
-    assert float(non_decode_share_from_ttft(0.0, 101, 0.015)) == 0.0
-
-
 def test_a_slower_baseline_is_time_outside_decoding() -> None:
     """Equal decode time per token; one workload adds a quarter of the other's wall time."""
     fast_s, other_s = 10.0, 2.5
@@ -224,13 +218,3 @@ def test_impossible_arguments_are_refused(arguments: tuple[float, float, float],
 def test_a_refusal_names_the_value_that_is_wrong() -> None:
     with pytest.raises(ParameterError, match=r"got -0\.1"):
         speedup(2.0, 1.5, [0.5, -0.1])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [((-1.0, 10, 0.01), "ttft_s"), ((1.0, 0, 0.01), "output_tokens"), ((1.0, 10, 0), "tpot_s")],
-)
-def test_impossible_requests_are_refused(arguments: tuple[float, float, float], name: str) -> None:
-    with pytest.raises(ParameterError) as refused:
-        non_decode_share_from_ttft(*arguments)
-    assert refused.value.name == name

@@ -65,7 +65,6 @@ def test_description_is_complete(table: PackagedTable) -> None:
         assert text.strip()
     assert table.prior_reason.strip()
     assert table.source_keys
-    assert table.source_key == table.source_keys[0]
     assert table.num_rows > 0
 
 

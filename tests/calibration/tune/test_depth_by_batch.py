@@ -101,7 +101,7 @@ def test_it_never_leaves_the_points(flat_then_linear: Calibration) -> None:
     assert [depth for depth, _ in schedule.accept_lengths] == [1, 2, 3, 4]
     assert any("no point has them: depth 6" in note for note in schedule.notes)
     with pytest.raises(ParameterError, match="from 1 to 16, as in the points"):
-        schedule.num_steps_at(17)
+        schedule.choice_at(17)
     with pytest.raises(ParameterError, match="max_batch_size must be from 1 to 16"):
         depth_schedule(flat_then_linear, LENGTHS, max_batch_size=17)
     cut = depth_schedule(flat_then_linear, LENGTHS, max_batch_size=5)

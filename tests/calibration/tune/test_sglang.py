@@ -191,7 +191,7 @@ def test_each_batch_has_the_depths_that_pay_there(schedule: DepthSchedule) -> No
     }
     for batch_size in range(1, 17):
         steps = candidates_by_batch(config, batch_size)
-        assert max(steps) == schedule.num_steps_at(batch_size)
+        assert max(steps) == schedule.choice_at(batch_size).num_steps
 
 
 def test_a_shallow_depth_that_loses_to_depth_0_is_left_out(flat_then_linear: Calibration) -> None:
