@@ -21,6 +21,7 @@ from specmodel.prior import Prior, load_prior
 from specmodel.question import Configuration, Observation, Run
 from specmodel.records import from_record, to_record
 from specmodel.statistics import NORMAL_95
+from specmodel.text_layout import plural
 from specmodel.version import __version__
 
 Array = NDArray[np.float64]
@@ -155,7 +156,7 @@ class Calibration:
         """What it is of, and its constants, in a few lines."""
         name = self.label or self.prior.name
         constants = ", ".join(f"{one.name} {one.value:.3g}" for one in self.constants)
-        return f"<Calibration: {name}; {self.num_points} points\n {constants}>"
+        return f"<Calibration: {name}; {plural(self.num_points, 'point')}\n {constants}>"
 
     @property
     def draft_scale(self) -> float:
