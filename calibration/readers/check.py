@@ -235,7 +235,15 @@ def measured_row(
         if cell is not None and cell not in {"", ()}
     }
     for name, cell in filled.items():
-        refusal = _refused_cell(name, cell)
+        column = _COLUMNS.get(name)
+        if column is None or column.kind is Kind.TEXT:
+            continue
+        values = cell if isinstance(cell, tuple) else (cell,)
+        numbers = tuple(value for value in values if isinstance(value, float))
+        if len(numbers) < len(values):
+            return LeftOut(code="not_a_number", column=name, message=f"{cell!r} is not a number")
+        written = f"{cell:g}" if isinstance(cell, float) else str(cell)[:40]
+        refusal = bounded(written, column, numbers)
         if refusal is not None:
             return refusal
     num_steps = number(filled, "num_steps")
@@ -254,18 +262,4 @@ def measured_row(
         cells=filled,
         load=load,
         details={k: v for k, v in (details or {}).items() if v is not None},
-    )
-
-
-def _refused_cell(name: str, cell: Cell) -> LeftOut | None:
-    """Return why a column cannot have a value."""
-    column = _COLUMNS.get(name)
-    if column is None or column.kind is Kind.TEXT:
-        return None
-    values = cell if isinstance(cell, tuple) else (cell,)
-    numbers = tuple(value for value in values if isinstance(value, float))
-    return (
-        bounded((f"{cell:g}" if isinstance(cell, float) else str(cell)[:40]), column, numbers)
-        if len(numbers) == len(values)
-        else LeftOut(code="not_a_number", column=name, message=f"{cell!r} is not a number")
     )

@@ -13,10 +13,9 @@ from calibration.readers.llamacpp_pool import (
     RequestPool,
     Served,
 )
-from calibration.readers.log_file import LogFile
+from calibration.readers.log_file import LogFile, without_escapes
 from calibration.readers.model_names import model_name, plain_name
 from calibration.readers.reading import Cell, Reading
-from calibration.readers.terminal_text import without_escapes
 from specmodel.units import MILLI
 
 _PROGRAM = re.compile(

@@ -2,8 +2,9 @@ r"""A log of any length: complete lines in blocks, decompressed and decoded in b
 
 import codecs
 import gzip
+import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
@@ -18,6 +19,27 @@ MAX_UNPACKED_BYTES: Final = 16 * GIBI
 
 # Most bytes out of one compressed byte once a file is large; logs have about 10. [-]
 MOST_UNPACKED_RATIO: Final = 60
+
+# What containers, clusters and terminals put before a line. No quotes: a quoted line is data.
+# Possessive throughout: what was read as a prefix is not read in another way.
+# Pattern, in verbose form, of what may stand before a line.
+LINE_PREFIX: Final = rb"""[ \t]*+(?:(?>
+        [\w.@/-]{1,120}[ \t]{0,40}\|(?=[ \t])                          # compose, swarm
+      | \d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?(?=[ \t])  # docker -t
+      | (?:stdout|stderr)[ ][FP](?=[ ])                                # kubelet
+      | \[[A-Za-z][\w./-]{0,150}\]:?(?=[ ])                            # [pod/name], [rank0]:
+      | [A-Z][a-z]{2}[ ][ \d]\d[ ]\d\d:\d\d:\d\d[ ][\w.-]{1,80}[ ][\w./-]{1,80}(?:\[\d+\])?:(?=[ ])
+      | \([\w.:=,\ -]{1,120}\)(?=[ ])                                  # ray
+      | \d{1,6}:(?=[ ])                                                # srun -l
+      | [\w./-]{1,120}:(?:\d+:)?(?=\[\d)                               # grep
+      | [a-z0-9][a-z0-9.]{0,60}-[a-z0-9.-]{1,120}[ ][a-z0-9-]{1,60}(?=[ ]\[)  # stern
+    )[ \t]*+){0,6}+"""
+
+# What tells a terminal colours and places.
+ESCAPES: Final = re.compile(
+    rb"(?:\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|[@-Z\\^_]))+"
+)
+_ESCAPES_IN_TEXT = re.compile(ESCAPES.pattern.decode("ascii"))
 
 _LARGE_BYTES = 256 * MEBI
 _BLOCK_BYTES = 4 * MEBI
@@ -65,24 +87,17 @@ class LogFile:
 
     def _pieces(self, size: int) -> Iterator[bytes]:
         """Yield the content in pieces of about a size, as UTF-8 in which line feeds end the lines."""
-        pieces = self._decoded(size)
-        first = next(pieces, b"")
-        returns_alone = b"\n" not in first and b"\r" in first  # beside line feeds they stay
-        for piece in chain((first,), pieces):
-            yield piece.replace(b"\r", b"\n") if returns_alone else piece
-
-    def _decoded(self, size: int) -> Iterator[bytes]:
-        """Yield the content in pieces of about a size, as UTF-8."""
         raw = self._raw(size)
         first = next(raw, b"")
+        pieces: Iterable[bytes] = chain((first.removeprefix(codecs.BOM_UTF8),), raw)
         if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             decoder = codecs.getincrementaldecoder("utf-16")("replace")
-            yield decoder.decode(first).encode("utf-8", "replace")
-            for piece in raw:
-                yield decoder.decode(piece).encode("utf-8", "replace")
-            return
-        yield first.removeprefix(codecs.BOM_UTF8)
-        yield from raw
+            pieces = (decoder.decode(one).encode("utf-8", "replace") for one in pieces)
+        returns_alone: bool | None = None  # beside line feeds they stay
+        for piece in pieces:
+            if returns_alone is None:
+                returns_alone = b"\n" not in piece and b"\r" in piece
+            yield piece.replace(b"\r", b"\n") if returns_alone else piece
 
     def _raw(self, size: int) -> Iterator[bytes]:
         """Yield the bytes of the content, decompressed."""
@@ -120,3 +135,8 @@ class LogFile:
 def _allowed_bytes(num_packed: int) -> int:
     """Return how much may come out of a number of compressed bytes."""
     return min(MAX_UNPACKED_BYTES, max(_LARGE_BYTES, MOST_UNPACKED_RATIO * num_packed))
+
+
+def without_escapes(line: str) -> str:
+    """Return a line without what tells a terminal colours."""
+    return _ESCAPES_IN_TEXT.sub("", line) if "\x1b" in line else line

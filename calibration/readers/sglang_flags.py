@@ -45,7 +45,9 @@ def sglang_cells(arguments: Mapping[str, object]) -> SglangFlags:
         "variant": "eager" if _is_true(arguments, "disable_cuda_graph") else None,
     }
     notes: list[str] = []
-    speculates = _speculates(arguments)
+    speculates = True if _number(arguments, "speculative_num_steps") else None
+    if "speculative_algorithm" in arguments:
+        speculates = _text(arguments, "speculative_algorithm") is not None
     adaptive = bool(speculates) and _is_true(arguments, "speculative_adaptive")
     if speculates:
         cells |= _drafting(arguments, notes, adaptive=adaptive)
@@ -64,13 +66,6 @@ def sglang_cells(arguments: Mapping[str, object]) -> SglangFlags:
         speculates=speculates,
         adaptive=adaptive,
     )
-
-
-def _speculates(arguments: Mapping[str, object]) -> bool | None:
-    """Return whether a server speculates, None where its arguments do not say."""
-    if "speculative_algorithm" in arguments:
-        return _text(arguments, "speculative_algorithm") is not None
-    return True if _number(arguments, "speculative_num_steps") else None
 
 
 def _drafting(

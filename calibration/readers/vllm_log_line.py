@@ -7,8 +7,8 @@ from enum import Enum
 from itertools import zip_longest
 from typing import Final
 
+from calibration.readers.log_file import without_escapes
 from calibration.readers.model_names import model_name, plain_name
-from calibration.readers.terminal_text import without_escapes
 
 _HEADER = re.compile(
     r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\s+(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?\s+"

@@ -88,9 +88,14 @@ def generate_log(plan: LogPlan | None = None) -> tuple[str, LogTruth]:
     return "\n".join(lines) + "\n", truth
 
 
-def write_large_log(path: Path, num_bytes: int, seed: int = 0) -> None:
+MANY_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
+
+
+def write_large_log(
+    path: Path, num_bytes: int, seed: int = 0, batches: tuple[int, ...] = MANY_BATCHES
+) -> None:
     """Write a log of about a size: one server, mostly decode lines, all of them different."""
-    plan = LogPlan(batches=(1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96), depths=(3,), seed=seed)
+    plan = LogPlan(batches=batches, depths=(3,), seed=seed)
     writer = _LogWriter(plan, LogTruth(), np.random.default_rng(seed))
     written = 0
     with path.open("w", encoding="utf-8", newline="\n") as file:

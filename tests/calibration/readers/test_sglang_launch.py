@@ -2,7 +2,7 @@
 
 import pytest
 
-from calibration.readers.sglang_server_log import pinned_accept_length, server_arguments
+from calibration.readers.sglang_server_log import server_arguments
 
 
 def test_values_are_told_apart_whatever_they_contain() -> None:
@@ -36,17 +36,3 @@ def test_a_banner_that_was_cut_gives_what_stands_whole(cut: int) -> None:
 def test_no_banner_has_no_arguments() -> None:
     assert server_arguments("ready to serve") == {}
     assert server_arguments("ServerArgs(" + "(" * 5000 + "'" * 5000) == {}
-
-
-@pytest.mark.parametrize(
-    ("launch", "pinned"),
-    [
-        ("SGLANG_SIMULATE_ACC_LEN=2.5 python -m sglang.launch_server", True),
-        ('docker run -e SGLANG_SIMULATE_ACC_LEN="3" sglang', True),
-        ("SGLANG_SIMULATE_ACC_LEN=0 python", False),
-        ("SGLANG_SIMULATE_ACC_LEN=-1 python", False),
-        ("SGLANG_SIMULATE_ACC_METHOD=match-expected python", False),
-    ],
-)
-def test_an_accept_length_is_pinned_by_a_positive_setting(launch: str, pinned: bool) -> None:
-    assert pinned_accept_length(launch) is pinned

@@ -3,13 +3,8 @@
 import numpy as np
 import pytest
 
-from calibration.readers.sglang_log_lines import (
-    MASK,
-    BatchLines,
-    LineKind,
-    LineScanner,
-    line_layout,
-)
+from calibration.readers.alike_lines import AlikeLines, Columns
+from calibration.readers.sglang_server_log import line_layout
 from tests.calibration.readers.sglang_log_generator import LogPlan, generate_log
 
 LINE = (
@@ -18,13 +13,18 @@ LINE = (
 )
 
 
-def kind(line: str) -> LineKind:
-    return line_layout(line.encode().translate(MASK)).kind
+FACTS = ("kind", "graph", "speculative", "era")
+NUMBERS = ("running", "throughput", "accept_length", "tokens")
 
 
-def scanned(data: bytes, *, remember: bool = True) -> list[BatchLines]:
-    pieces = LineScanner(remember=remember).scan(data)
-    return [piece for piece in pieces if isinstance(piece, BatchLines)]
+def kind(line: str) -> int:
+    layout = line_layout(line.encode())
+    return layout.facts[0] if layout else 0
+
+
+def scanned(data: bytes, *, most: int = 16384) -> Columns:
+    lines = AlikeLines(line_layout, facts=FACTS, numbers=NUMBERS, texts=("rank",), most=most)
+    return lines.columns(data)
 
 
 PREFIXES = (
@@ -50,11 +50,11 @@ PREFIXES = (
 @pytest.mark.parametrize("prefix", PREFIXES)
 @pytest.mark.parametrize("rank", ["", " TP0", " DP3 TP12"])
 def test_numbers_are_found_behind_any_prefix(prefix: str, rank: str) -> None:
-    (lines,) = scanned((prefix + LINE.format(rank=rank)).encode())
-    assert lines.running.tolist() == [12]
-    assert lines.tokens.tolist() == [34567]
-    assert lines.accept_length.tolist() == [2.54]
-    assert lines.throughput.tolist() == [12345.67]
+    lines = scanned((prefix + LINE.format(rank=rank)).encode())
+    assert lines["running"].tolist() == [12]
+    assert lines["tokens"].tolist() == [34567]
+    assert lines["accept_length"].tolist() == [2.54]
+    assert lines["throughput"].tolist() == [12345.67]
 
 
 @pytest.mark.parametrize(
@@ -62,14 +62,14 @@ def test_numbers_are_found_behind_any_prefix(prefix: str, rank: str) -> None:
     ['"', "'", "> ", "text='", '{"log": "', "[2026-01-14 10:00:00] Receive: ", "echo: ", "- "],
 )
 def test_a_quoted_line_is_none(prefix: str) -> None:
-    assert kind(prefix + LINE.format(rank="")) is LineKind.OTHER
+    assert kind(prefix + LINE.format(rank="")) == 0
 
 
 def test_colours_inside_a_line_change_nothing() -> None:
     coloured = LINE.format(rank="").replace("2.54", "\x1b[1;33m2.54\x1b[0m") + "\x1b[K\r"
-    (lines,) = scanned(coloured.encode())
-    assert lines.accept_length.tolist() == [2.54]
-    assert lines.throughput.tolist() == [12345.67]
+    lines = scanned(coloured.encode())
+    assert lines["accept_length"].tolist() == [2.54]
+    assert lines["throughput"].tolist() == [12345.67]
 
 
 @pytest.mark.parametrize("digits", range(1, 9))
@@ -79,27 +79,31 @@ def test_numbers_of_any_length_are_read_exactly(digits: int) -> None:
         line = (
             LINE.format(rank="").replace("34567", str(number)).replace("12345.67", f"{number}.05")
         )
-        (lines,) = scanned(line.encode())
-        assert lines.tokens.tolist() == [number]
-        assert lines.throughput.tolist() == [float(f"{number}.05")]
+        lines = scanned(line.encode())
+        assert lines["tokens"].tolist() == [number]
+        assert lines["throughput"].tolist() == [float(f"{number}.05")]
 
 
 def test_a_fraction_of_many_digits_is_rounded_not_refused() -> None:
     line = LINE.format(rank="").replace("2.54", "2.5399999618530273")
-    (lines,) = scanned(line.encode())
-    assert lines.accept_length.tolist() == pytest.approx([2.5399999618530273], rel=1e-8)
+    lines = scanned(line.encode())
+    assert lines["accept_length"].tolist() == pytest.approx([2.5399999618530273], rel=1e-8)
 
 
 def test_remembering_layouts_changes_nothing() -> None:
     text, _ = generate_log(LogPlan(dp_size=2, tp_ranks=2, visits=1, lines_per_visit=10))
-    data = (text + "\nnoise\n" + "\n".join(p + LINE.format(rank="") for p in PREFIXES)).encode()
-    for one, other in zip(scanned(data), scanned(data, remember=False), strict=True):
-        for name in BatchLines.__slots__:
-            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    noise = "\nnoise\n" + "\n".join(prefix + LINE.format(rank="") for prefix in PREFIXES) + "\n"
+    blocks = [(line + "\n").encode() for line in (text + noise).split("\n")]
+    remembering = AlikeLines(line_layout, facts=FACTS, numbers=NUMBERS, texts=("rank",))
+    forgetful = AlikeLines(line_layout, facts=FACTS, numbers=NUMBERS, texts=("rank",), most=1)
+    for block in blocks:
+        one, other = remembering.columns(block), forgetful.columns(block)
+        for name, column in one.items():
+            np.testing.assert_array_equal(column, other[name])
 
 
 def test_a_very_long_line_costs_no_more_than_its_length() -> None:
     long = " " * 4000 + "Decode batch " * 200
-    assert kind(long) is LineKind.OTHER
-    assert kind("a-" * 2000 + "Decode batch, #running-req: 1") is LineKind.OTHER
-    assert kind("[" + "0:" * 2000 + "] Decode batch") is LineKind.OTHER
+    assert kind(long) == 0
+    assert kind("a-" * 2000 + "Decode batch, #running-req: 1") == 0
+    assert kind("[" + "0:" * 2000 + "] Decode batch") == 0

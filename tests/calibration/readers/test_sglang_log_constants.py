@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
+from typing import TypeAlias
 
 import pytest
 
@@ -15,7 +16,14 @@ from calibration.readers.log_file import LogFile
 from calibration.readers.reading import Cell
 from calibration.readers.sglang_server_log import read_log
 from specmodel.errors import FormatError
-from tests.calibration.readers.sglang_log_generator import LogPlan, generate_log
+from specmodel.units import MEGA
+from tests.calibration.readers.sglang_log_generator import (
+    MANY_BATCHES,
+    LogPlan,
+    generate_log,
+    write_large_log,
+)
+from tests.extent import PROVES, extent
 
 
 def whole(cell: Cell) -> int:
@@ -60,8 +68,11 @@ def test_a_generated_log_gives_back_its_constants(tmp_path: Path) -> None:
             )
 
 
-def oracle(text: str) -> dict[tuple[int, str, int], tuple[float, float, float, int]]:
-    """Medians of a generated log by section, rank and batch, line after line."""
+Key: TypeAlias = tuple[int, str, int, int]
+
+
+def oracle(text: str, *, banded: bool = False) -> dict[Key, tuple[float, float, float, int]]:
+    """Medians of a generated log by section, rank, batch and power of four of the context."""
     section, groups = -1, defaultdict(list)
     state: dict[str, tuple[int, bool]] = {}
     pattern = re.compile(
@@ -81,8 +92,10 @@ def oracle(text: str) -> dict[tuple[int, str, int], tuple[float, float, float, i
             rate = float(found[5])
             if running and rate and before == (running, False):
                 accept = float(found[4] or 1)
-                line_values = (accept, 1000 * running * accept / rate, tokens / running)
-                groups[section, rank, running].append(line_values)
+                context = tokens / running
+                band = int(math.log(context, 4)) if banded else 0
+                line_values = (accept, 1000 * running * accept / rate, context)
+                groups[section, rank, running, band].append(line_values)
     result = {}
     for key, lines in groups.items():
         usual = median(line[1] for line in lines)
@@ -104,9 +117,28 @@ def test_every_row_is_that_of_a_plain_reading_of_the_lines(tmp_path: Path) -> No
             whole(row.details["section"]),
             str(row.details["rank"]),
             whole(row.cells["batch_size"]),
+            0,
         )
         cells = (row.cells["accept_length"], row.cells["step_time_ms"], row.cells["context_tokens"])
         assert (*cells, row.details["lines"]) == pytest.approx(expected[key], rel=1e-8)
+
+
+def test_rows_of_a_long_log_have_its_medians(tmp_path: Path) -> None:
+    """Two batches of more lines than are kept apart, or the many of a server's day."""
+    path = tmp_path / "server.log"
+    num_bytes = extent(test=18, prove=100) * int(MEGA)
+    write_large_log(path, num_bytes, batches=MANY_BATCHES if PROVES else (1, 8))
+    expected = oracle(path.read_text("utf-8"), banded=True)
+    rows = read_log(LogFile(path=path)).rows
+    assert len(rows) == len(expected)
+    assert max(lines for *_, lines in expected.values()) > extent(test=33_000, prove=9_000)
+    for row in rows:
+        batch, context = whole(row.cells["batch_size"]), row.cells["context_tokens"]
+        assert isinstance(context, float)
+        accept_length, *others = expected[0, "", batch, int(math.log(context, 4))]
+        assert row.cells["accept_length"] == accept_length
+        found = [row.cells["step_time_ms"], context, row.details["lines"]]
+        assert found == pytest.approx(others, rel=1e-5)
 
 
 def test_where_a_block_ends_makes_no_difference(

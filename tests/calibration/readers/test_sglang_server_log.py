@@ -247,6 +247,22 @@ def test_a_pinned_accept_length_is_said_of_the_next_server_only(read: ReadLines)
     assert "PLANTED" not in repr(reading)
 
 
+@pytest.mark.parametrize(
+    ("launch", "pinned"),
+    [
+        ("SGLANG_SIMULATE_ACC_LEN=2.5 python -m sglang.launch_server", True),
+        ('docker run -e SGLANG_SIMULATE_ACC_LEN="3" sglang', True),
+        ("SGLANG_SIMULATE_ACC_LEN=0 python", False),
+        ("SGLANG_SIMULATE_ACC_LEN=-1 python", False),
+        ("SGLANG_SIMULATE_ACC_METHOD=match-expected python", False),
+    ],
+)
+def test_an_accept_length_is_pinned_by_a_positive_setting(
+    read: ReadLines, launch: str, pinned: bool
+) -> None:
+    assert ("synthetic_acceptance" in codes(read(launch, BANNER, *[decode()] * 3))) is pinned
+
+
 def test_a_setting_in_a_prompt_pins_nothing(read: ReadLines) -> None:
     quoted = "[2026-01-14 10:00:00] Receive: text='SGLANG_SIMULATE_ACC_LEN=3'"
     unset = "export SGLANG_SIMULATE_ACC_LEN=-1"
@@ -384,7 +400,7 @@ def test_a_rank_stays_itself_when_longer_labels_come(
 def test_a_server_that_crashes_without_end_is_read_in_bounded_memory(
     read: ReadLines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sglang_server_log, "_MOST_SECTIONS", 5)
+    monkeypatch.setattr(sglang_server_log, "_MOST_SERVERS", 5)
     reading = read(*[BANNER, *[decode()] * 3] * 8)
     assert len(reading.rows) == 5
     assert dropped(reading) == {"warmup": 5, "too_many_groups": 9}
