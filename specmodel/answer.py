@@ -74,7 +74,7 @@ class RelativeModel(NamedTuple):
 
     def accept_length_needed(self, prediction: Prediction, target_speedup: float) -> Estimate:
         """Accept length that a predicted configuration needs for a speed-up."""
-        return accept_length_for(self.system, prediction, target_speedup)
+        return accept_length_for(prediction, target_speedup)
 
     def choose_depth(self, questions: list[Question], found: AcceptLengths) -> "DepthChoice":
         """The best of the depths and of no speculation."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +12,9 @@ from specmodel.errors import ParameterError
 from specmodel.question import Configuration
 
 Array = NDArray[np.float64]
+Load = tuple[float, float]
+
+_NOT_STATED = -1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,35 +96,41 @@ class Baselines:
         if np.any(rate <= 0):
             raise ParameterError("baseline_tokens_per_s", f"{np.nanmin(rate):g}", "positive")
         with np.errstate(invalid="ignore"):
-            deficit = 1.0 - rate / self.fastest(batch_size, context_tokens)
+            deficit = 1.0 - rate / self.best("tokens_per_s", max, batch_size, context_tokens)
         return np.clip(np.nan_to_num(deficit), 0.0, 0.99)
 
-    def fastest(self, batch_size: ArrayLike, context_tokens: ArrayLike) -> Array:
-        """Throughput of the fastest workload at each load; NaN where the load was not measured."""
-        return self._best("tokens_per_s", max, batch_size, context_tokens)
+    def best(
+        self,
+        name: str,
+        better: Callable[..., float],
+        batch_size: ArrayLike,
+        context_tokens: ArrayLike,
+    ) -> Array:
+        """Best value of a field over workloads at each load; NaN where not measured or not stated."""
+        best: dict[Load, float] = {}
+        for load, entries in self.by_load.items():
+            values = [getattr(entry, name) for entry in entries]
+            best[load] = better([one for one in values if np.isfinite(one)], default=np.nan)
+        loads = np.broadcast_arrays(batch_size, context_tokens)
+        keys = zip(
+            *(np.nan_to_num(one, nan=_NOT_STATED).ravel().tolist() for one in loads), strict=True
+        )
+        found = [best.get(key, np.nan) for key in keys]
+        return np.array(found, dtype=np.float64).reshape(loads[0].shape)
 
-    def step_time_s(self, batch_size: ArrayLike, context_tokens: ArrayLike) -> Array:
-        """Step time of the fastest workload at each load; NaN where not measured or not stated."""
-        return self._best("step_time_s", min, batch_size, context_tokens)
-
-    def _best(self, name: str, better: Callable[..., float], *load: ArrayLike) -> Array:
-        """Best value of a field over workloads at each load."""
-        best: dict[tuple[float | None, ...], float] = {}
-        for entry in self.entries:
-            value, key = getattr(entry, name), _key(entry.batch_size, entry.context_tokens)
-            if np.isfinite(value):
-                best[key] = better(value, best.get(key, value))
-        batch, context = np.broadcast_arrays(*(np.asarray(one, dtype=np.float64) for one in load))
-        loads = map(_key, batch.ravel().tolist(), context.ravel().tolist())
-        values = np.array([best.get(key, np.nan) for key in loads], dtype=np.float64)
-        return values.reshape(batch.shape)
+    @cached_property
+    def by_load(self) -> dict[Load, list[Baseline]]:
+        """Entries by batch and context."""
+        found: dict[Load, list[Baseline]] = {}
+        for one in self.entries:
+            load = np.nan_to_num([one.batch_size, one.context_tokens], nan=_NOT_STATED).tolist()
+            found.setdefault(tuple(load), []).append(one)
+        return found
 
     def at(self, load: Configuration) -> list[Baseline]:
         """Those at the load of a configuration; one that is not stated is a load of its own."""
-        asked = _key(load.batch_size, load.context_tokens)
-        return [one for one in self.entries if _key(one.batch_size, one.context_tokens) == asked]
-
-
-def _key(*load: float | None) -> tuple[float | None, ...]:
-    """A load by which it can be looked up: NaN is None."""
-    return tuple(None if value != value else value for value in load)  # noqa: PLR0124 - NaN
+        batch, context = load.batch_size, load.context_tokens
+        return self.by_load.get(
+            (_NOT_STATED if batch is None else batch, _NOT_STATED if context is None else context),
+            [],
+        )

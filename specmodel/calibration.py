@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -125,10 +126,11 @@ class Calibration:
     fitted_at: str = ""
 
     def __post_init__(self) -> None:
-        known = self.posterior.num_configurations, self.posterior.num_runs
+        effects = self.posterior.mean.size - NUM_CONSTANTS
+        known = (self.posterior.num_configurations, effects - self.posterior.num_configurations)
         if known != (len(self.configurations), len(self.runs)):
-            effects = "effects for each configuration and run"
-            raise ParameterError("posterior", f"{known[0]} and {known[1]}", effects)
+            allowed = "effects for each configuration and run"
+            raise ParameterError("posterior", f"{known[0]} and {known[1]}", allowed)
 
     @classmethod
     def from_prior(cls, prior: Prior | None = None) -> "Calibration":
@@ -158,7 +160,7 @@ class Calibration:
         constants = ", ".join(f"{one.name} {one.value:.3g}" for one in self.constants)
         return f"<Calibration: {name}; {plural(self.num_points, 'point')}\n {constants}>"
 
-    @property
+    @cached_property
     def draft_scale(self) -> float:
         """Factor by which draft constants count at the fastest measured load; 1 where unknown.
 

@@ -6,8 +6,6 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from specmodel.errors import UnknownKeyError
-
 
 class Scale(Enum):
     """On which scale a constant has a normal prior."""
@@ -96,13 +94,6 @@ CONSTANTS: tuple[Constant, ...] = (
 NAMES: tuple[str, ...] = tuple(constant.name for constant in CONSTANTS)
 NUM_CONSTANTS = len(CONSTANTS)
 _IS_LOGIT = np.array([constant.scale is Scale.LOGIT for constant in CONSTANTS])
-
-
-def index_of(name: str) -> int:
-    """Position of a constant in every vector of constants."""
-    if name not in NAMES:
-        raise UnknownKeyError("constant", name, list(NAMES))
-    return NAMES.index(name)
 
 
 def to_natural(internal: NDArray[np.float64]) -> NDArray[np.float64]:

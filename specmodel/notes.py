@@ -2,20 +2,15 @@
 
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from specmodel.ask import depth_unknown
-from specmodel.constants import CONSTANTS, NUM_CONSTANTS, index_of, slope
+from specmodel.constants import CONSTANTS, NUM_CONSTANTS
 from specmodel.cost import UNKNOWN_DEPTH_NUM_STEPS
 from specmodel.errors import Note
-from specmodel.posterior import NEW
-from specmodel.prediction import Prediction, question_rows
+from specmodel.prediction import Prediction
 from specmodel.question import longest_accept_length
 
 if TYPE_CHECKING:
     from specmodel.calibration import Calibration
-
-_EXPONENT: Final = index_of("draft_time_exponent")
 
 MATTERS_LOG_SD: Final = 0.02
 """Uncertainty of the speed-up from one constant, from which it is named when it is the prior's. [-]"""
@@ -28,12 +23,14 @@ SAME_ACCEPT_LENGTH: Final = 0.01
 
 _ROUND_COST_CONSTANTS: Final = ("fixed_cost", "step_cost", "tree_cost", "expert_ratio")
 _AXES: Final = {
+    "accept_length": "accept length",
     "num_steps": "depth",
     "topk": "topk",
     "num_draft_tokens": "draft tokens",
     "batch_size": "batch",
     "context_tokens": "context",
 }
+_LOAD: Final = ("num_draft_tokens", "batch_size", "context_tokens")
 _PRICED_BY_RIG: Final = ("batch_size", "context_tokens")  # the physical form knows more of them
 
 
@@ -88,14 +85,10 @@ def prediction_notes(
     Codes ``extrapolation``, ``prior_dominated``, ``no_baseline``, ``baseline_differs``,
     ``round_cost_held`` and ``out_of_reach``. Where no accept length was given, only costs are remarked on.
     """
-    notes = _outside_the_points(system, prediction) if system.num_points else []
-    if accept_known and system.num_points:
-        accept = prediction.question.accept_length.estimate.median
-        low, high = system.hull.get("accept_length", (accept, accept))
-        if not low * (1 - SAME_ACCEPT_LENGTH) <= accept <= high * (1 + SAME_ACCEPT_LENGTH):
-            outside = f"accept length {accept:.4g} is outside {_range(low, high)}"
-            notes.insert(0, Note("extrapolation", outside))
-        notes += _prior_dominated(system, prediction)
+    notes = []
+    if system.num_points:
+        notes += _outside_the_points(system, prediction, accept_known=accept_known)
+        notes += _prior_dominated(system, prediction) if accept_known else []
     notes += [*_baseline(system, prediction), *held_to_a_step(prediction)]
     longest = longest_accept_length(prediction.question.configuration)
     needed = prediction.break_even_accept_length.median
@@ -105,54 +98,50 @@ def prediction_notes(
     return tuple(notes)
 
 
-def _outside_the_points(system: "Calibration", prediction: Prediction) -> list[Note]:
+def _outside_the_points(
+    system: "Calibration", prediction: Prediction, *, accept_known: bool
+) -> list[Note]:
     """Quantities outside the range of the points, with axis and range."""
-    configuration = prediction.question.configuration
+    configuration, notes = prediction.question.configuration, []
     depth, tokens = configuration.num_steps, configuration.num_draft_tokens
     chain = configuration.topk == 1 and depth is not None and tokens == depth + 1
-    notes = []
     for name, word in _AXES.items():
-        value = getattr(configuration, name)
+        value, measured, near = getattr(configuration, name, None), system.hull.get(name), 0.0
+        if name == "accept_length":
+            value = prediction.question.accept_length.estimate.median if accept_known else None
+            near = SAME_ACCEPT_LENGTH
         if value is None or (name == "num_draft_tokens" and chain):
             continue  # the draft tokens of a chain follow from its depth, which is looked at
-        measured = system.hull.get(name) or ((1.0, 1.0) if name == "topk" else None)
-        if measured is None and name != "num_steps":
+        if measured is None:
             unknown = "the points do not state theirs; nothing is known of how they differ"
-            notes.append(Note("extrapolation", f"{word} {value:g} is given, but {unknown}"))
-        elif measured is not None and not measured[0] <= value <= measured[1]:
+            if name == "topk" and value != 1.0:
+                notes.append(
+                    Note("extrapolation", f"topk {value:g} is outside what was measured, 1")
+                )
+            elif name in _LOAD:
+                notes.append(Note("extrapolation", f"{word} {value:g} is given, but {unknown}"))
+            continue
+        low, high = measured
+        if not low * (1 - near) <= value <= high * (1 + near):
             priced = name in _PRICED_BY_RIG and system.physical is not None
             hint = f"; --set {name}={value:g} prices it by the rig" if priced else ""
-            outside = f"{word} {value:g} is outside {_range(*measured)}{hint}"
+            known = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+            shown = f"{value:.4g}" if near else f"{value:g}"
+            outside = f"{word} {shown} is outside what was measured, {known}{hint}"
             notes.append(Note("extrapolation", outside))
     return notes
 
 
-def _range(low: float, high: float) -> str:
-    """The range of the points."""
-    return "what was measured, " + (f"{low:g}" if low == high else f"{low:g} to {high:g}")
-
-
 def _prior_dominated(system: "Calibration", prediction: Prediction) -> list[Note]:
     """Constants that matter here and that the points say nothing about."""
-    rows = question_rows(system, [prediction.question])
-    posterior = system.posterior
-    constants = posterior.constants
-    _, gradient, _, _ = rows.log_speedup(constants)
-    # The exponent only carries the cost of a draft step from the measured load to another one.
-    scale = float(rows.terms.draft_scale[0])
-    if scale != 1.0:
-        gradient[0, _EXPONENT] *= np.log(scale / system.draft_scale) / np.log(scale)
-    sd = np.sqrt(np.diag(posterior.covariance)[:NUM_CONSTANTS])
-    matters = np.abs(gradient[0] * slope(constants)) * sd > MATTERS_LOG_SD
-    measured_here = bool(rows.configuration[0] != NEW)  # then their sum is known
+    sd = prediction.from_constants or (0.0,) * NUM_CONSTANTS
     names = [
         f"{constant.name} ({constant.symbol})"
-        for constant, estimate, big in zip(
-            CONSTANTS, system.constants, matters.tolist(), strict=True
-        )
-        if big
+        for constant, estimate, of_speedup in zip(CONSTANTS, system.constants, sd, strict=True)
+        if of_speedup > MATTERS_LOG_SD
         and estimate.prior_dominated
-        and not (measured_here and constant.name in _ROUND_COST_CONSTANTS)
+        # of a measured configuration their sum is known
+        and not (prediction.configuration_measured and constant.name in _ROUND_COST_CONSTANTS)
     ]
     prior = f"the points say nothing about this; it is the prior ({system.prior.name})"
     return [Note("prior_dominated", f"{' and '.join(names)}: {prior}")] if names else []

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specmodel.constants import NUM_CONSTANTS, index_of, to_natural
+from specmodel.constants import NAMES, NUM_CONSTANTS, to_natural
 from specmodel.cost import round_cost
 from specmodel.errors import ParameterError
 from specmodel.posterior import NEW, Posterior, Rows
@@ -13,7 +13,7 @@ from specmodel.speedup import non_decode_share_from_baselines
 
 Array = NDArray[np.float64]
 
-_SHARE, _BASELINE = index_of("non_decode_share"), index_of("baseline_share")
+_SHARE, _BASELINE = NAMES.index("non_decode_share"), NAMES.index("baseline_share")
 
 
 @dataclass(frozen=True)

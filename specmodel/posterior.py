@@ -9,7 +9,7 @@ from specmodel.constants import NUM_CONSTANTS, slope, to_natural
 from specmodel.cost import RoundTerms
 from specmodel.errors import ParameterError
 from specmodel.prior import Noise, Prior
-from specmodel.speedup import log_speedup_gradient
+from specmodel.speedup import LinearSpeedup, log_speedup_gradient
 from specmodel.statistics import student_t_cdf, student_t_quantile
 
 Array = NDArray[np.float64]
@@ -17,11 +17,6 @@ Index = NDArray[np.intp]
 
 NEW = -1
 """Index of a configuration or run that the points do not hold."""
-
-
-def effect_index(known: tuple[object, ...], one: object) -> int:
-    """Position of a configuration or run among those with an effect; `NEW` where it has none."""
-    return known.index(one) if one in known else NEW
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +35,7 @@ class Rows:
     def __len__(self) -> int:
         return int(self.accept_length.size)
 
-    def log_speedup(self, constants: Array) -> tuple[Array, Array, Array, Array]:
+    def log_speedup(self, constants: Array) -> LinearSpeedup:
         """Of these rows what `specmodel.speedup.log_speedup_gradient` gives."""
         return log_speedup_gradient(
             constants, self.terms, self.accept_length, self.baseline_deficit, self.measured_share
@@ -63,6 +58,10 @@ class LogSpeedup:
     degrees_of_freedom: Array  # of the Student-t distribution, [-]
     by_accept_length: Array  # elasticity of the speed-up with respect to accept length, [-]
     non_decode_share: Array  # used for each row, [-]
+    log_round_cost: Array  # of the mean round, effect of the configuration included
+    round_cost_log_sd: Array
+    run_effect: Array  # of the run on ln S, 0 for new ones, [-]
+    by_constant: Array  # derivative of ln S by each constant on its internal scale
 
     def quantile(self, probability: float) -> Array:
         """Speed-up below which the truth lies with this probability."""
@@ -124,20 +123,11 @@ class Posterior:
         """Medians of the constants in natural units."""
         return to_natural(self.mean[:NUM_CONSTANTS])
 
-    @property
-    def num_runs(self) -> int:
-        """Number of run effects."""
-        return int(self.mean.size) - NUM_CONSTANTS - self.num_configurations
-
-    def configuration_effect(self, index: Index) -> Array:
-        """Effect on ln R of configurations; 0 for new ones."""
-        effects = np.append(self.mean[NUM_CONSTANTS : NUM_CONSTANTS + self.num_configurations], 0.0)
-        return np.asarray(effects[index])
-
-    def run_effect(self, index: Index) -> Array:
-        """Effect on ln S of runs; 0 for new ones."""
-        effects = np.append(self.mean[NUM_CONSTANTS + self.num_configurations :], 0.0)
-        return np.asarray(effects[index])
+    def effects(self, rows: Rows) -> tuple[Array, Array]:
+        """Effect of each row's configuration on ln R and of its run on ln S; 0 for new ones."""
+        first_run = NUM_CONSTANTS + self.num_configurations
+        of_cost = np.append(self.mean[NUM_CONSTANTS:first_run], 0.0)[rows.configuration]
+        return of_cost, np.append(self.mean[first_run:], 0.0)[rows.run]
 
     def predict(self, rows: Rows, *, accept_log_sd: Array | float = 0.0) -> LogSpeedup:
         r"""Predictive distribution of the speed-up of a new measurement of each row.
@@ -145,18 +135,21 @@ class Posterior:
         .. math:: \operatorname{var} = J C J^\top + \lambda^2(\sigma_\text{row}^2 + \ldots)
         """
         constants = self.constants
-        location, gradient, decode, share = rows.log_speedup(constants)
-        gradient = gradient * slope(constants)
-        location = location - decode * self.configuration_effect(rows.configuration)
-        location += self.run_effect(rows.run)
+        by_natural = slope(constants)
+        found = log_speedup_gradient(
+            constants, rows.terms, rows.accept_length, rows.baseline_deficit, rows.measured_share
+        )
+        decode, gradient = found.by_accept_length, found.gradient * by_natural
+        of_cost, of_run = self.effects(rows)
         noise, scale = self.noise, self.effect_scale**2
-        learned = self._learned_variance(gradient, decode, rows)
+        learned = self._variance(rows, gradient, -decode, 1.0)
         new = rows.configuration == NEW
+        new_cost = np.where(new, scale * noise.configuration_log_sd**2 + rows.terms.carried**2, 0.0)
+        new_run = np.where(rows.run == NEW, scale * noise.run_log_sd**2, 0.0)
         drawn = (
             (self.noise_scale * noise.row_log_sd) ** 2
-            + np.where(new, scale * noise.configuration_log_sd**2 + rows.terms.carried**2, 0.0)
-            * decode**2
-            + np.where(rows.run == NEW, scale * noise.run_log_sd**2, 0.0)
+            + new_cost * decode**2
+            + new_run
             + (decode * np.asarray(accept_log_sd)) ** 2
         )
         # What remains of the prior is normal; what the points taught is as uncertain as their noise.
@@ -170,31 +163,37 @@ class Posterior:
         # Welch and Satterthwaite: a normal part, and a part of few degrees of freedom.
         total = learned + drawn
         freedom = self.degrees_of_freedom * (total / np.maximum(total - normal, 1e-300)) ** 2
+        by_log_cost = found.cost_gradient * by_natural / found.round_cost[:, None]
         return LogSpeedup(
-            location=location,
+            location=found.log_speedup - decode * of_cost + of_run,
             log_sd=np.sqrt(total),
             degrees_of_freedom=freedom,
             by_accept_length=decode,
-            non_decode_share=share,
+            non_decode_share=found.non_decode_share,
+            log_round_cost=np.log(found.round_cost) + of_cost,
+            round_cost_log_sd=np.sqrt(self._variance(rows, by_log_cost, 1.0, 0.0) + new_cost),
+            run_effect=of_run,
+            by_constant=gradient,
         )
 
-    def _learned_variance(self, gradient: Array, decode: Array, rows: Rows) -> Array:
+    def _variance(
+        self, rows: Rows, gradient: Array, by_configuration: Array | float, by_run: float
+    ) -> Array:
         """J C J^T, where each row touches the constants and at most two effects."""
         covariance, first_run = self.covariance, NUM_CONSTANTS + self.num_configurations
         shared = covariance[:NUM_CONSTANTS, :NUM_CONSTANTS]
         variance: Array = np.einsum("ij,ij->i", gradient @ shared, gradient)
         if covariance.shape[0] == NUM_CONSTANTS:
             return variance
-        seen_configuration = rows.configuration != NEW
-        seen_run = rows.run != NEW
+        seen_configuration, seen_run = rows.configuration != NEW, rows.run != NEW
         at_configuration = NUM_CONSTANTS + np.where(seen_configuration, rows.configuration, 0)
         at_run = np.where(seen_run, first_run + rows.run, NUM_CONSTANTS)
-        by_configuration = np.where(seen_configuration, -decode, 0.0)
-        by_run = np.where(seen_run, 1.0, 0.0)
+        of_cost = np.where(seen_configuration, by_configuration, 0.0)
+        of_run = np.where(seen_run, by_run, 0.0)
         cross = covariance[:, :NUM_CONSTANTS]
-        variance += by_configuration**2 * covariance[at_configuration, at_configuration]
-        variance += by_run**2 * covariance[at_run, at_run]
-        variance += 2 * by_configuration * by_run * covariance[at_configuration, at_run]
-        variance += 2 * by_configuration * np.einsum("ij,ij->i", gradient, cross[at_configuration])
-        variance += 2 * by_run * np.einsum("ij,ij->i", gradient, cross[at_run])
+        variance += of_cost**2 * covariance[at_configuration, at_configuration]
+        variance += of_run**2 * covariance[at_run, at_run]
+        variance += 2 * of_cost * of_run * covariance[at_configuration, at_run]
+        variance += 2 * of_cost * np.einsum("ij,ij->i", gradient, cross[at_configuration])
+        variance += 2 * of_run * np.einsum("ij,ij->i", gradient, cross[at_run])
         return np.asarray(np.maximum(variance, 0.0))

@@ -1,22 +1,21 @@
 """Answers: from a calibrated system and a question to speed-up, throughput and their intervals."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specmodel.constants import NAMES, NUM_CONSTANTS, slope
+from specmodel.constants import NAMES, NUM_CONSTANTS
 from specmodel.cost import (
     REFERENCE_STEP_TIME_S,
     UNKNOWN_DEPTH_NUM_STEPS,
-    round_cost_gradient,
     round_cost_parts,
     round_terms,
 )
 from specmodel.errors import ImpossibleAnswerError
-from specmodel.posterior import NEW, Rows, effect_index
+from specmodel.posterior import NEW, Posterior, Rows
 from specmodel.question import Configuration, Estimate, Question, Run, estimate_json
 from specmodel.speedup import accept_length_for_speedup
 from specmodel.statistics import NORMAL_95
@@ -30,6 +29,7 @@ Array = NDArray[np.float64]
 CENTRAL = 0.90
 """Probability inside every interval. [-]"""
 
+_EXPONENT = NAMES.index("draft_time_exponent")
 _LOW, _HIGH = (1 - CENTRAL) / 2, (1 + CENTRAL) / 2
 _UNSOUND_POINTS = (
     "a baseline or an accept length of the points is wrong: measure them again at the same load"
@@ -79,6 +79,12 @@ class Prediction:
         Median round cost before it was held to at least a step, [baseline steps].
     breakdown : tuple of BreakdownTerm
         Of the round.
+    run_effect : float
+        What the baseline of the run misses, on the logarithm of the speed-up, [-].
+    configuration_measured : bool
+        Whether the points hold this configuration.
+    from_constants : tuple of float
+        Log-sd of the speed-up from each constant, draft ones as at the fastest measured load, [-].
     """
 
     question: Question
@@ -93,6 +99,9 @@ class Prediction:
     non_decode_share: float
     implied_round_cost: float
     breakdown: tuple[BreakdownTerm, ...]
+    run_effect: float = 0.0
+    configuration_measured: bool = False
+    from_constants: tuple[float, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, as `specmodel predict --json` names them; unknown and infinite ones are None."""
@@ -167,31 +176,40 @@ def predict(system: "Calibration", questions: Sequence[Question]) -> tuple[Predi
         return ()
     rows = question_rows(system, questions)
     accept_log_sd = np.array([question.accept_length.log_sd for question in questions])
-    speedup = system.posterior.predict(rows, accept_log_sd=accept_log_sd)
-    log_cost, cost_log_sd = log_round_cost(system, rows)
-    gains = np.stack([speedup.quantile(level) for level in (0.5, _LOW, _HIGH)], axis=1).tolist()
-    faster = speedup.probability_above(1.0)
-    effect = system.posterior.run_effect(rows.run)
+    posterior = system.posterior
+    found = posterior.predict(rows, accept_log_sd=accept_log_sd)
+    gains = np.stack([found.quantile(level) for level in (0.5, _LOW, _HIGH)], axis=1).tolist()
+    spread = found.round_cost_log_sd[:, None] * np.array([0.0, -NORMAL_95, NORMAL_95])
+    costs = np.exp(found.log_round_cost[:, None] + spread).tolist()
+    faster = found.probability_above(1.0)
+    parts = {name: one.tolist() for name, one in _parts(posterior, rows).items()}
+    # The exponent only carries the cost of a draft step from the measured load to another one.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        moved = 1.0 - np.log(system.draft_scale) / np.log(rows.terms.draft_scale)
+    by_constant = found.by_constant * np.sqrt(np.diag(posterior.covariance)[:NUM_CONSTANTS])
+    by_constant[:, _EXPONENT] *= np.where(rows.terms.draft_scale == 1.0, 1.0, moved)
     answers = []
     for index, question in enumerate(questions):
-        spread = cost_log_sd[index] * np.array([0.0, -NORMAL_95, NORMAL_95])
-        implied = Estimate(*np.exp(log_cost[index] + spread).tolist())
+        implied = Estimate(*costs[index])
         cost = possible_round_cost(implied)
         gain = possible_speedup(Estimate(*gains[index]), question.accept_length.estimate)
-        share = float(speedup.non_decode_share[index])
-        target = float(np.exp(-effect[index]))
-        rate = baseline_of(system, question)
+        share, effect = float(found.non_decode_share[index]), float(found.run_effect[index])
+        rate, _ = baseline_of(system, question)
         aggregate, per_gpu = (system.throughput_scope == one for one in ("aggregate", "per_gpu"))
         part = 1.0 / (question.configuration.batch_size or 1.0) if aggregate else 1.0  # of one user
         output = None if rate is None else gain.scaled(rate)
         per_user = None if output is None or per_gpu else output.scaled(part)
-        step_s = np.nan if rate is None or per_gpu else (1.0 - share) / (rate * part)
+        step_s = None if rate is None or per_gpu else (1.0 - share) / (rate * part)
+        whole = sum(one[index] for one in parts.values())
+        round_s = None if step_s is None else costs[index][0] * step_s
         answers.append(
             Prediction(
                 question=question,
                 round_cost=cost,
                 speedup=gain,
-                break_even_accept_length=_at_least_one(accept_length_over(cost, target, share)),
+                break_even_accept_length=accept_length_over(
+                    cost, np.exp(-effect), share, least=1.0
+                ),
                 output_tokens_per_s=output,
                 per_user_tokens_per_s=per_user,
                 tpot_s=per_user and per_user.inverse(),
@@ -199,10 +217,34 @@ def predict(system: "Calibration", questions: Sequence[Question]) -> tuple[Predi
                 probability_faster=float(faster[index]),
                 non_decode_share=share,
                 implied_round_cost=implied.median,
-                breakdown=_breakdown(system, rows, index, step_s),
+                breakdown=tuple(
+                    BreakdownTerm(
+                        term=name,
+                        share=one[index] / whole,
+                        time_s=None if round_s is None else round_s * one[index] / whole,
+                    )
+                    for name, one in parts.items()
+                    if one[index] > 0
+                ),
+                run_effect=effect,
+                configuration_measured=bool(rows.configuration[index] != NEW),
+                from_constants=tuple(np.abs(by_constant[index]).tolist()),
             )
         )
     return tuple(answers)
+
+
+def _parts(posterior: Posterior, rows: Rows) -> dict[str, Array]:
+    """What the round of each row is made of at the medians, in baseline steps."""
+    constants = posterior.constants
+    verify, draft, tree = round_cost_parts(constants, rows.terms)
+    lone_step = np.minimum(constants[0], verify)
+    return {
+        "one target step and host": lone_step,
+        "verifying the other tokens": verify - lone_step,
+        "draft steps": draft,
+        "tree": tree,
+    }
 
 
 def predict_each(
@@ -221,12 +263,7 @@ def possible_round_cost(cost: Estimate, cause: str = _UNSOUND_POINTS) -> Estimat
     """Round cost held to at least a step; refused where not even its upper end reaches one."""
     if cost.high < 1.0:
         raise ImpossibleAnswerError(cost.median, cause)
-    return _at_least_one(cost)
-
-
-def _at_least_one(value: Estimate) -> Estimate:
-    """A round cost or an accept length: a round takes a step and emits a token at least."""
-    return Estimate(max(value.median, 1.0), max(value.low, 1.0), max(value.high, 1.0))
+    return Estimate(max(cost.median, 1.0), max(cost.low, 1.0), max(cost.high, 1.0))
 
 
 def possible_speedup(gain: Estimate, accept_length: Estimate) -> Estimate:
@@ -235,13 +272,16 @@ def possible_speedup(gain: Estimate, accept_length: Estimate) -> Estimate:
     return Estimate(min(gain.median, most), min(gain.low, most), min(gain.high, accept_length.high))
 
 
-def accept_length_over(cost: Estimate, target_speedup: float, non_decode_share: float) -> Estimate:
+def accept_length_over(
+    cost: Estimate, target_speedup: float, non_decode_share: float, *, least: float = 0.0
+) -> Estimate:
     r"""Accept length for a speed-up, over the interval of a round cost.
 
     .. math:: \tau = \frac{(1-f) R}{1/S - f}
     """
     costs = np.array([cost.median, cost.low, cost.high])
-    return Estimate(*accept_length_for_speedup(target_speedup, costs, non_decode_share).tolist())
+    needed = accept_length_for_speedup(target_speedup, costs, non_decode_share)
+    return Estimate(*np.maximum(needed, least).tolist())
 
 
 def accept_length_needed(
@@ -286,61 +326,13 @@ def accept_length_needed(
     True
     """
     (found,) = predict(system, [question])
-    return accept_length_for(system, found, target_speedup)
+    return accept_length_for(found, target_speedup)
 
 
-def accept_length_for(
-    system: "Calibration", prediction: Prediction, target_speedup: float
-) -> Estimate:
+def accept_length_for(prediction: Prediction, target_speedup: float) -> Estimate:
     """The same, of what has been predicted already."""
-    run = np.array([_run_index(system, prediction.question)], dtype=np.intp)
-    target = float(target_speedup * np.exp(-float(system.posterior.run_effect(run)[0])))
+    target = float(target_speedup * np.exp(-prediction.run_effect))
     return accept_length_over(prediction.round_cost, target, prediction.non_decode_share)
-
-
-def log_round_cost(system: "Calibration", rows: Rows) -> tuple[Array, Array]:
-    """Logarithm of the mean round cost of each row, and its standard deviation."""
-    posterior = system.posterior
-    constants = posterior.constants
-    cost, gradient = round_cost_gradient(constants, rows.terms)
-    internal = gradient * slope(constants) / cost[:, None]
-    shared = posterior.covariance[:NUM_CONSTANTS, :NUM_CONSTANTS]
-    variance = np.einsum("ij,jk,ik->i", internal, shared, internal)
-    seen = rows.configuration != NEW
-    at = NUM_CONSTANTS + np.where(seen, rows.configuration, 0)
-    if posterior.num_configurations:
-        cross = np.einsum("ij,ij->i", internal, posterior.covariance[at, :NUM_CONSTANTS])
-        variance += np.where(seen, posterior.covariance[at, at] + 2 * cross, 0.0)
-    drawn = (posterior.effect_scale * posterior.noise.configuration_log_sd) ** 2
-    variance += np.where(seen, 0.0, drawn + rows.terms.carried**2)
-    effect = posterior.configuration_effect(rows.configuration)
-    return np.log(cost) + effect, np.sqrt(np.maximum(variance, 0.0))
-
-
-def _breakdown(
-    system: "Calibration", rows: Rows, index: int, step_s: float
-) -> tuple[BreakdownTerm, ...]:
-    """What the round of one row is made of, at the medians."""
-    terms = rows.terms.take(np.array([index], dtype=np.intp))
-    constants = system.posterior.constants
-    verify, draft, tree = (float(part[0]) for part in round_cost_parts(constants, terms))
-    lone_step, total = min(float(constants[0]), verify), verify + draft + tree
-    effect = float(np.exp(system.posterior.configuration_effect(rows.configuration[[index]])[0]))
-    parts = {
-        "one target step and host": lone_step,
-        "verifying the other tokens": verify - lone_step,
-        "draft steps": draft,
-        "tree": tree,
-    }
-    return tuple(
-        BreakdownTerm(
-            term=name,
-            share=value / total,
-            time_s=value * effect * step_s if np.isfinite(step_s) else None,
-        )
-        for name, value in parts.items()
-        if value > 0
-    )
 
 
 def sensitivities(system: "Calibration", question: Question) -> dict[str, float]:
@@ -382,45 +374,56 @@ def sensitivities(system: "Calibration", question: Question) -> dict[str, float]
     True
     """
     constants = system.posterior.constants
-    _, gradient, decode, _ = question_rows(system, [question]).log_speedup(constants)
-    found = {"accept_length": float(decode[0]), "round_cost": float(-decode[0])}
-    found |= dict(zip(NAMES, (gradient[0] * constants).tolist(), strict=True))
+    linear = question_rows(system, [question]).log_speedup(constants)
+    decode = float(linear.by_accept_length[0])
+    found = {"accept_length": decode, "round_cost": -decode}
+    found |= dict(zip(NAMES, (linear.gradient[0] * constants).tolist(), strict=True))
     return dict(sorted(found.items(), key=lambda pair: -np.abs(pair[1])))
 
 
 def question_rows(system: "Calibration", questions: Sequence[Question]) -> Rows:
     """Arrays of questions, with the effects of the calibration they touch."""
     configurations = [counted(system, question) for question in questions]
-    baselines = [baseline_of(system, question) for question in questions]
-
-    def array(values: Iterable[float | None]) -> Array:
-        return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
-
+    known = [baseline_of(system, question) for question in questions]
+    rates, shares = np.array(known, dtype=np.float64).T  # None is NaN
     stated = {
-        field.name: array(getattr(one, field.name) for one in configurations)
+        field.name: np.array([getattr(one, field.name) for one in configurations], dtype=np.float64)
         for field in fields(Configuration)
     }
-    batch, context, rates = stated["batch_size"], stated["context_tokens"], array(baselines)
-    deficit = system.baselines.deficit(rates, batch, context)
+    batch, context = stated["batch_size"], stated["context_tokens"]
+    # Without a batch curve nothing says how another load shifts the share of a draft step.
+    other = REFERENCE_STEP_TIME_S / system.draft_scale if system.num_points else batch / rates
+    step_s = system.baselines.best("step_time_s", min, batch, context)
+    step_s = np.where(np.isfinite(step_s), step_s, other)
     terms = round_terms(
         **stated,
         num_experts=system.num_experts,
         experts_per_token=system.experts_per_token,
         curve=system.curve,
-        step_time_s=_step_time_s(system, batch, context, rates),
+        step_time_s=np.where(np.isfinite(batch), step_s, np.nan),
     )
+    seen = {one: index for index, one in enumerate(system.configurations)}
+    ran = {one: index for index, one in enumerate(system.runs)}
+    runs = [
+        # A workload that is not named may be any other one, so its run is new.
+        Run(
+            workload=question.workload or "",
+            tree=(question.configuration.topk or 1) > 1,
+            batch_size=question.configuration.batch_size,
+            context_tokens=question.configuration.context_tokens,
+        )
+        if question.workload is not None
+        else None
+        for question in questions
+    ]
     carried = np.hypot(terms.carried, _carried_over_batches(system, batch))
     return Rows(
         terms=replace(terms, carried=carried),
         accept_length=np.array([one.accept_length.estimate.median for one in questions]),
-        baseline_deficit=deficit,
-        measured_share=np.array(
-            [_measured_share(system, *one) for one in zip(questions, baselines, strict=True)]
-        ),
-        configuration=np.array(
-            [effect_index(system.configurations, one) for one in configurations], dtype=np.intp
-        ),
-        run=np.array([_run_index(system, question) for question in questions], dtype=np.intp),
+        baseline_deficit=system.baselines.deficit(rates, batch, context),
+        measured_share=shares,
+        configuration=np.array([seen.get(one, NEW) for one in configurations], dtype=np.intp),
+        run=np.array([NEW if one is None else ran.get(one, NEW) for one in runs], dtype=np.intp),
     )
 
 
@@ -448,33 +451,6 @@ def counted(system: "Calibration", question: Question) -> Configuration:
     )
 
 
-def _run_index(system: "Calibration", question: Question) -> int:
-    """Run of a question; a workload that is not named may be any other one, so it is new."""
-    if question.workload is None:
-        return NEW
-    configuration = question.configuration
-    return effect_index(
-        system.runs,
-        Run(
-            workload=question.workload,
-            tree=(configuration.topk or 1) > 1,
-            batch_size=configuration.batch_size,
-            context_tokens=configuration.context_tokens,
-        ),
-    )
-
-
-def _step_time_s(system: "Calibration", batch: Array, context: Array, rates: Array) -> Array:
-    """Baseline step time at each load: measured, else that of the points, else of the question."""
-    measured = system.baselines.step_time_s(batch, context)
-    if system.num_points:
-        # Without a batch curve nothing says how another load shifts the share of a draft step.
-        other = np.full(batch.shape, REFERENCE_STEP_TIME_S / system.draft_scale)
-    else:
-        other = batch / rates
-    return np.where(np.isfinite(batch), np.where(np.isfinite(measured), measured, other), np.nan)
-
-
 def _carried_over_batches(system: "Calibration", batch: Array) -> Array:
     """Log-sd of the round cost at batches that no point has, where there is no batch curve."""
     curve = system.curve
@@ -488,30 +464,28 @@ def _carried_over_batches(system: "Calibration", batch: Array) -> Array:
     return np.asarray(BATCH_LOG_SD * np.sqrt(octaves.min(axis=0)))
 
 
-def _measured_share(system: "Calibration", question: Question, rate: float | None) -> float:
-    """Non-decode share of a question: its own, else that of its baseline; NaN where none was measured."""
-    if question.non_decode_share is not None:
-        return question.non_decode_share
-    if system.decode_only:
-        return 0.0
-    if rate is None:
-        return np.nan
-    found = [
-        entry.non_decode_share
-        for entry in system.baselines.at(question.configuration)
-        if question.workload in {None, entry.workload}
-        and abs(entry.tokens_per_s / rate - 1.0) <= SAME_BASELINE
-        and not np.isnan(entry.non_decode_share)
-    ]
-    return float(np.mean(found)) if found else np.nan
+def baseline_of(system: "Calibration", question: Question) -> tuple[float | None, float]:
+    """Baseline throughput of a question, and the share of its time that is not decoding.
 
-
-def baseline_of(system: "Calibration", question: Question) -> float | None:
-    """Baseline throughput of a question: given, that of its workload, or the only one known."""
-    if question.baseline_tokens_per_s is not None:
-        return question.baseline_tokens_per_s
+    The throughput is the given one, that of its workload, or the only one known; the share that of the
+    question, else that measured with this baseline, NaN where none was.
+    """
     named, found = question.workload, system.baselines.at(question.configuration)
-    rates = [one.tokens_per_s for one in found if named in {None, one.workload}]
+    found = [one for one in found if named in {None, one.workload}]
+    rate, rates = question.baseline_tokens_per_s, [one.tokens_per_s for one in found]
     # One baseline, told several times or rounded differently; workloads differ by more.
     differ = named is None and rates and max(rates) > (1.0 + SAME_BASELINE) * min(rates)
-    return float(np.mean(rates)) if rates and not differ else None
+    if rate is None and rates and not differ:
+        rate = float(np.mean(rates))
+    if question.non_decode_share is not None:
+        return rate, question.non_decode_share
+    if system.decode_only:
+        return rate, 0.0
+    shares = [
+        one.non_decode_share
+        for one in found
+        if rate is not None
+        and abs(one.tokens_per_s / rate - 1.0) <= SAME_BASELINE
+        and not np.isnan(one.non_decode_share)
+    ]
+    return rate, float(np.mean(shares)) if shares else np.nan

@@ -1,9 +1,11 @@
 """Speed-up from accept length and round cost: the only place that knows both."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specmodel.constants import NUM_CONSTANTS, index_of
+from specmodel.constants import NAMES, NUM_CONSTANTS
 from specmodel.cost import RoundTerms, round_cost_gradient
 from specmodel.errors import ParameterError
 
@@ -15,7 +17,7 @@ ROUND_COST_NOISE = 0.03
 Throughputs of repeated runs differ by one to two per cent, so the ratio of two by up to three.
 """
 
-_SHARE, _BASELINE = index_of("non_decode_share"), index_of("baseline_share")
+_SHARE, _BASELINE = NAMES.index("non_decode_share"), NAMES.index("baseline_share")
 
 
 def _positive(name: str, value: ArrayLike) -> Array:
@@ -184,13 +186,24 @@ def non_decode_share_from_baselines(
     return np.asarray(base + (1.0 - base) * extra)
 
 
+class LinearSpeedup(NamedTuple):
+    """Logarithm of the speed-up of some rows, and what it is made of and changes with."""
+
+    log_speedup: Array
+    gradient: Array  # of it with respect to each constant in natural units
+    by_accept_length: Array  # elasticity of the speed-up with respect to accept length, [-]
+    non_decode_share: Array  # used for each row, [-]
+    round_cost: Array  # [baseline steps]
+    cost_gradient: Array  # of it with respect to each constant in natural units
+
+
 def log_speedup_gradient(
     constants: Array,
     terms: RoundTerms,
     accept_length: Array,
     baseline_deficit: Array,
     measured_share: Array,
-) -> tuple[Array, Array, Array, Array]:
+) -> LinearSpeedup:
     r"""Logarithm of the speed-up and its derivatives: what fits and intervals are made of.
 
     .. math:: \ln S = -\ln\left(f_w + (1-f_w)\frac{R}{\tau}\right)
@@ -209,7 +222,7 @@ def log_speedup_gradient(
     by_share = np.where(known, 0.0, -(1.0 - ratio) / inverse)
     gradient[:, _SHARE] = by_share * (1.0 - constants[_BASELINE] * baseline_deficit)
     gradient[:, _BASELINE] = by_share * (1.0 - constants[_SHARE]) * baseline_deficit
-    return -np.log(inverse), gradient, decode, share
+    return LinearSpeedup(-np.log(inverse), gradient, decode, share, cost, cost_gradient)
 
 
 def textbook_speedup(

@@ -58,7 +58,7 @@ def student_t_cdf(value: ArrayLike, degrees_of_freedom: ArrayLike) -> NDArray[np
     )
     flat_t, (below, above_weight) = t_value.ravel(), _neighbours(freedom.ravel())
     probability = np.zeros(flat_t.size)
-    for node in _used(below):
+    for node in np.flatnonzero(np.bincount(np.append(below, below + 1))).tolist():
         weight = np.where(below == node, 1.0 - above_weight, 0.0)
         weight += np.where(below + 1 == node, above_weight, 0.0)
         used = weight > 0
@@ -77,23 +77,8 @@ def student_t_quantile(probability: float, degrees_of_freedom: ArrayLike) -> NDA
     freedom = np.asarray(degrees_of_freedom, dtype=np.float64)
     below, above_weight = _neighbours(freedom.ravel())
     at_node = np.zeros(_NODES.size)
-    for node in _used(below):
-        at_node[node] = _node_quantile(probability, node)
+    for node in np.flatnonzero(np.bincount(np.append(below, below + 1))).tolist():
+        angle, cumulative = _table(float(_NODES[node]))
+        at_node[node] = np.sqrt(_NODES[node]) * np.tan(np.interp(probability, cumulative, angle))
     quantile = at_node[below] * (1.0 - above_weight) + at_node[below + 1] * above_weight
     return quantile.reshape(freedom.shape)
-
-
-def _used(below: NDArray[np.intp]) -> list[int]:
-    """Nodes at either side of some values."""
-    counts = np.bincount(below, minlength=_NODES.size)
-    counts[1:] += counts[:-1].copy()
-    used: list[int] = np.flatnonzero(counts).tolist()  # np.unique would load numpy.ma, cold
-    return used
-
-
-@lru_cache(maxsize=256)
-def _node_quantile(probability: float, node: int) -> float:
-    """Quantile at a node."""
-    freedom = float(_NODES[node])
-    angle, cumulative = _table(freedom)
-    return float(np.sqrt(freedom) * np.tan(np.interp(probability, cumulative, angle)))

@@ -230,8 +230,8 @@ def _effect_variance(noise: Noise, scale: float, carried: Array, num_runs: int) 
 def _model(rows: Rows, state: Array) -> tuple[Array, Array, Array]:
     """Fitted ln S of the constants alone, its gradient on the internal scale, and its elasticity."""
     constants = to_natural(state[:NUM_CONSTANTS])
-    fitted, gradient, decode, _ = rows.log_speedup(constants)
-    return fitted, gradient * slope(constants), decode
+    found = rows.log_speedup(constants)
+    return found.log_speedup, found.gradient * slope(constants), found.by_accept_length
 
 
 def _half_sum(residual: Array, row_variance: Array, away: Array, precision: Array) -> float:

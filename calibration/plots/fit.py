@@ -26,7 +26,7 @@ from calibration.plots.style import (
 )
 from calibration.points.arrays import SystemRows
 from specmodel.calibration import Calibration
-from specmodel.posterior import effect_index
+from specmodel.posterior import NEW
 from specmodel.question import Configuration
 from specmodel.units import KIBI, PERCENT
 
@@ -82,14 +82,16 @@ def fit_figure(calibration: Calibration, rows: SystemRows) -> Figure:
     are smaller than errors on new points. Bars are the central 90 % for a new measurement.
     """
     configurations, at = rows.configurations, rows.rows.configuration
-    effects = [effect_index(calibration.configurations, one) for one in configurations]
-    runs = [effect_index(calibration.runs, one) for one in rows.runs]
-    seen = replace(
+    seen = {one: index for index, one in enumerate(calibration.configurations)}
+    ran = {one: index for index, one in enumerate(calibration.runs)}
+    effects = [seen.get(one, NEW) for one in configurations]
+    runs = [ran.get(one, NEW) for one in rows.runs]
+    used = replace(
         rows.rows,
         configuration=np.array(effects, dtype=np.intp)[at],
         run=np.array(runs, dtype=np.intp)[rows.rows.run],
     )
-    fitted = calibration.posterior.predict(seen)
+    fitted = calibration.posterior.predict(used)
     low, predicted, high = (fitted.quantile(level) for level in MEDIAN_90)
     measured = np.exp(rows.log_speedup)
     residual = (measured / predicted - 1.0) / PERCENT

@@ -64,7 +64,9 @@ def system_rows(frame: pd.DataFrame) -> SystemRows:
     rate = numbers(used, "baseline_tokens_per_s")
     configurations, configuration = _indexed(used, _CONFIGURATION, _configuration)
     runs, run = _indexed(used, _RUN, _run)
-    known_step_s = np.where(np.isfinite(batch), baselines.step_time_s(batch, context), np.nan)
+    known_step_s = np.where(
+        np.isfinite(batch), baselines.best("step_time_s", min, batch, context), np.nan
+    )
     return SystemRows(
         rows=Rows(
             terms=round_terms(

@@ -18,7 +18,7 @@ from specmodel.errors import UsageError
 from specmodel.model_error import CONTEXT_ORIGIN_TOKENS
 from specmodel.optimum import draw_rounds
 from specmodel.posterior import Rows
-from specmodel.prediction import counted, log_round_cost, question_rows
+from specmodel.prediction import counted, question_rows
 from specmodel.question import Configuration, Question
 
 Array = NDArray[np.float64]
@@ -271,11 +271,12 @@ def _medians_and_draws(
     """Of rows: the medians, then draws."""
     posterior = calibration.posterior
     drawn = draw_rounds(posterior, rows, num_draws=num_draws, rng=rng)
-    log_cost = np.vstack([log_round_cost(calibration, rows)[0], np.log(drawn.round_cost)])
+    median = posterior.predict(rows)
+    log_cost = np.vstack([median.log_round_cost, np.log(drawn.round_cost)])
     return (
         np.maximum(log_cost, 0.0),
-        np.vstack([posterior.predict(rows).non_decode_share, drawn.non_decode_share]),
-        np.vstack([posterior.run_effect(rows.run), drawn.run_effect]),
+        np.vstack([median.non_decode_share, drawn.non_decode_share]),
+        np.vstack([median.run_effect, drawn.run_effect]),
     )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from calibration.points.arrays import SystemRows
 from calibration.points.table import numbers, texts
 from calibration.rig.scenario import round_shape
-from specmodel.constants import index_of
+from specmodel.constants import NAMES
 from specmodel.errors import FitError
 from specmodel.model_error import Loads, ModelError
 from specmodel.physical_fit import PhysicalFit, Priced, measured_covariance
@@ -47,7 +47,7 @@ def measured_times(rows: SystemRows, posterior: Posterior) -> MeasuredTimes:
     is not known, so it gives no time.
     """
     share = np.asarray(posterior.predict(rows.rows).non_decode_share, dtype=np.float64)
-    at = index_of("non_decode_share")
+    at = NAMES.index("non_decode_share")
     logit_sd = float(np.sqrt(posterior.covariance[at, at]))
     measured = np.isfinite(rows.rows.measured_share)
     share_sd = np.where(measured, 0.0, logit_sd * share * (1.0 - share))

@@ -115,7 +115,7 @@ class Worth(NamedTuple):
             calibration, question, longest=longest, num_draws=NUM_DRAWS, rng=rng
         )
         row = rng.permutation(np.resize(np.arange(len(path.draws)), NUM_DRAWS))
-        return cls(speedups, factor, row, longest, target, baseline_of(calibration, question))
+        return cls(speedups, factor, row, longest, target, baseline_of(calibration, question)[0])
 
     @property
     def fastest(self) -> float:

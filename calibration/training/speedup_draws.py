@@ -83,10 +83,11 @@ def _roots(posterior: Posterior, rows: Rows) -> Array:
     All rows have one configuration and one run.
     """
     constants = posterior.constants
-    _, gradient, decode, _ = rows.log_speedup(constants)
+    linear = rows.log_speedup(constants)
+    decode = linear.by_accept_length
     noise, scale = posterior.noise, posterior.effect_scale
     one = np.ones(len(rows))
-    used, jacobian = list(range(NUM_CONSTANTS)), [gradient * slope(constants)]
+    used, jacobian = list(range(NUM_CONSTANTS)), [linear.gradient * slope(constants)]
     drawn = [posterior.noise_scale * noise.row_log_sd * one]
     if rows.configuration[0] == NEW:
         drawn += [scale * noise.configuration_log_sd * decode, rows.terms.carried * decode]

@@ -11,7 +11,6 @@ from specmodel.cost.relative import round_cost as round_cost
 from specmodel.cost.relative import round_cost_gradient as round_cost_gradient
 from specmodel.cost.relative import round_cost_parts as round_cost_parts
 from specmodel.cost.relative import round_terms as round_terms
-from specmodel.cost.relative import verify_growth_of_experts as verify_growth_of_experts
 
 __all__ = [
     "REFERENCE_STEP_TIME_S",
@@ -25,5 +24,4 @@ __all__ = [
     "round_cost_gradient",
     "round_cost_parts",
     "round_terms",
-    "verify_growth_of_experts",
 ]

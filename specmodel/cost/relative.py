@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specmodel.constants import NUM_CONSTANTS, index_of
+from specmodel.constants import NAMES, NUM_CONSTANTS
 from specmodel.cost.batch_curve import BatchCurve, StepTime
 from specmodel.errors import ParameterError
 
@@ -34,7 +34,7 @@ MOVED_LOG_SD = 0.25
 """Log-sd of the part of a step time that was carried from another context. [-]"""
 
 _FIXED, _STEP, _TREE, _EXPERT, _GROWTH, _EXPONENT, _KV = (
-    index_of(name)
+    NAMES.index(name)
     for name in (
         "fixed_cost",
         "step_cost",
@@ -82,21 +82,6 @@ def expert_loads(
     moe = np.isfinite(experts) & (experts > 0) & np.isfinite(per_token) & (per_token > 0)
     experts, per_token = np.where(moe, experts, 2.0), np.where(moe, per_token, 1.0)
     return np.where(moe, expected_experts(tokens, experts, per_token) / per_token, 0.0)
-
-
-def verify_growth_of_experts(
-    expert_ratio: ArrayLike, loads: ArrayLike, loads_added: ArrayLike
-) -> NDArray[np.float64]:
-    r"""Relative growth of a step when verification touches more experts (theory.md B3).
-
-    .. math:: \varphi g = \frac{\omega (x(Bn) - x(B))}{1 + \omega x(B)}
-
-    :math:`\omega` is the time to read one token's experts per time of the rest of the step. The share of
-    experts :math:`\varphi` changes with the batch, the ratio does not; on SpecBundle it is nearly the same
-    for models of 30 to 1000 billion parameters.
-    """
-    ratio = np.asarray(expert_ratio, dtype=np.float64)
-    return np.asarray(ratio * np.asarray(loads_added) / (1.0 + ratio * np.asarray(loads)))
 
 
 @dataclass(frozen=True)
@@ -302,12 +287,17 @@ def round_cost_parts(constants: Array, terms: RoundTerms) -> tuple[Array, Array,
     r"""Verification, drafting and tree part of the round cost.
 
     .. math:: c_0 (1 + \psi (v-1) + \frac{\omega\Delta x}{1+\omega x} + \rho w),\quad c_1 k h^\eta,\quad c_\text{tree} h^\eta
+
+    :math:`\omega` is the time to read one token's experts per time of the rest of the step (theory.md B3).
+    The share of experts in a step changes with the batch, this ratio does not; on SpecBundle it is nearly
+    the same for models of 30 to 1000 billion parameters.
     """
     value = np.asarray(constants, dtype=np.float64)
+    expert_ratio = value[..., _EXPERT]
     verified = (
         1.0
         + value[..., _GROWTH] * (terms.verify_growth - 1.0)
-        + verify_growth_of_experts(value[..., _EXPERT], terms.loads, terms.loads_added)
+        + expert_ratio * terms.loads_added / (1.0 + expert_ratio * terms.loads)
         + value[..., _KV] * terms.kv_growth
     )
     scale = terms.draft_scale ** value[..., _EXPONENT]
@@ -325,7 +315,7 @@ def round_cost_gradient(constants: Array, terms: RoundTerms) -> tuple[Array, Arr
               \frac{\partial R}{\partial c_1} = k h^\eta,\ \ldots
     """
     verify, draft, tree = round_cost_parts(constants, terms)
-    gradient = np.zeros((len(terms), NUM_CONSTANTS))
+    gradient = np.zeros((terms.num_steps.size, NUM_CONSTANTS))
     scale = terms.draft_scale ** constants[_EXPONENT]
     gradient[:, _FIXED] = verify / constants[_FIXED]
     gradient[:, _STEP] = terms.num_steps * scale

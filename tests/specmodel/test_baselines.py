@@ -37,13 +37,13 @@ MIXED = Baselines(
 
 
 def test_the_fastest_workload_of_each_load_is_found() -> None:
-    found = MIXED.fastest([8, 1, 8, NAN], [NAN, NAN, 4096, NAN])
+    found = MIXED.best("tokens_per_s", max, [8, 1, 8, NAN], [NAN, NAN, 4096, NAN])
     np.testing.assert_array_equal(found, [500, 90, 300, 150])
 
 
 def test_a_load_that_was_not_measured_is_unknown() -> None:
-    assert np.isnan(MIXED.fastest([16, 8], [NAN, 1024])).tolist() == [True, True]
-    assert np.isnan(MIXED.step_time_s(NAN, NAN))
+    assert np.isnan(MIXED.best("tokens_per_s", max, [16, 8], [NAN, 1024])).tolist() == [True, True]
+    assert np.isnan(MIXED.best("step_time_s", min, NAN, NAN))
 
 
 def test_the_deficit_compares_workloads_of_one_load_only() -> None:
@@ -56,13 +56,13 @@ def test_a_deficit_is_never_negative_and_zero_where_nothing_is_known() -> None:
 
 
 def test_the_step_time_is_that_of_the_fastest_workload() -> None:
-    np.testing.assert_allclose(MIXED.step_time_s([8, 1], NAN), [0.0160, 0.0111])
+    np.testing.assert_allclose(MIXED.best("step_time_s", min, [8, 1], NAN), [0.0160, 0.0111])
 
 
 def test_shapes_are_kept() -> None:
     batch = np.array([[8.0, 1.0], [1.0, 8.0]])
-    assert MIXED.fastest(batch, NAN).tolist() == [[500, 90], [90, 500]]
-    assert MIXED.fastest(8, NAN).shape == ()
+    assert MIXED.best("tokens_per_s", max, batch, NAN).tolist() == [[500, 90], [90, 500]]
+    assert MIXED.best("tokens_per_s", max, 8, NAN).shape == ()
     assert MIXED.deficit(400.0, 8, NAN).shape == ()
 
 
@@ -79,7 +79,7 @@ def test_a_baseline_is_found_by_workload_and_load_and_replicates_are_averaged() 
         system = replace(Calibration.from_prior(), baselines=baselines)
         accept = AcceptLength.exact(2.0)
         question = Question(accept_length=accept, configuration=load, workload=workload)
-        return baseline_of(system, question)
+        return baseline_of(system, question)[0]
 
     assert rate(twice, "chat", eight) == pytest.approx(510.0)
     assert rate(MIXED, "chat", long) is None
@@ -100,5 +100,5 @@ def test_the_batch_curve_needs_two_batches_with_a_step_time() -> None:
 
 def test_no_baseline_knows_nothing() -> None:
     none = Baselines(entries=())
-    assert np.isnan(none.fastest([8], [NAN])).tolist() == [True]
+    assert np.isnan(none.best("tokens_per_s", max, [8], [NAN])).tolist() == [True]
     assert none.deficit([100.0], [8], [NAN]).tolist() == [0.0]

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -10,26 +9,18 @@ from specmodel.constants import (
     NAMES,
     NUM_CONSTANTS,
     Scale,
-    index_of,
     slope,
     to_internal,
     to_natural,
 )
-from specmodel.errors import UnknownKeyError
 
 Array = NDArray[np.float64]
 
 internal_values = arrays(np.float64, NUM_CONSTANTS, elements=st.floats(-12, 12))
 
 
-def test_names_and_symbols_are_unique_and_found() -> None:
+def test_names_and_symbols_are_unique() -> None:
     assert len(set(NAMES)) == NUM_CONSTANTS == len({constant.symbol for constant in CONSTANTS})
-    assert [index_of(name) for name in NAMES] == list(range(NUM_CONSTANTS))
-
-
-def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(UnknownKeyError, match="fixed_cost"):
-        index_of("c0")
 
 
 def test_every_constant_says_what_tells_it_apart() -> None:

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from calibration.fit.posterior_mode import MapFit, fit_rows
-from specmodel.constants import NAMES, NUM_CONSTANTS, index_of, to_natural
+from specmodel.constants import NAMES, NUM_CONSTANTS, to_natural
 from specmodel.cost import BatchCurve, RoundTerms, round_cost, round_terms
 from specmodel.posterior import Rows
 from specmodel.prior import Noise, Prior
@@ -22,8 +22,8 @@ TRUTH = np.array([1.2, 0.09, 0.15, 0.12, 0.08, 0.7, 0.85, 0.6, 0.7])
 def exact_log_speedup(constants: Array, rows: Rows) -> Array:
     """What a noise-free server with these constants would measure."""
     share = non_decode_share_from_baselines(
-        constants[index_of("non_decode_share")],
-        constants[index_of("baseline_share")],
+        constants[NAMES.index("non_decode_share")],
+        constants[NAMES.index("baseline_share")],
         rows.baseline_deficit,
     )
     share = np.where(np.isfinite(rows.measured_share), rows.measured_share, share)
@@ -91,7 +91,7 @@ def test_known_constants_are_recovered_from_noise_free_rows(
     assert np.max(np.abs(fit.residual)) < 1e-5
     found = dict(zip(NAMES, fit.posterior.constants.tolist(), strict=True))
     for name in names:
-        assert found[name] == pytest.approx(TRUTH[index_of(name)], rel=0.01), name
+        assert found[name] == pytest.approx(TRUTH[NAMES.index(name)], rel=0.01), name
 
 
 def few_rows(make_rows: Callable[..., Rows]) -> Rows:
@@ -250,7 +250,7 @@ def test_one_row_learns_less_than_one_constant(
     posterior = fit.posterior
     assert fit.redundant < 0.1
     assert posterior.noise_scale == pytest.approx(1.0, abs=0.05)
-    assert (posterior.num_configurations, posterior.num_runs) == (1, 1)
+    assert (posterior.num_configurations, posterior.mean.size) == (1, NUM_CONSTANTS + 2)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_one_row_gives_the_exact_posterior_about(
     count = 200_000
     drawn = prior.mean + spread * rng.standard_normal((count, NUM_CONSTANTS))
     fixed, step, *_ = np.moveaxis(to_natural(drawn), -1, 0)
-    share = to_natural(drawn)[:, index_of("non_decode_share")]
+    share = to_natural(drawn)[:, NAMES.index("non_decode_share")]
 
     def log_speedup(depth: float, accept: float) -> Array:
         return np.asarray(-np.log(share + (1 - share) * (fixed + step * depth) / accept))
@@ -357,7 +357,7 @@ def test_what_no_row_depends_on_stays_at_the_prior(
         "batch_growth_share",
         "kv_row_share",
     ):
-        at = index_of(name)
+        at = NAMES.index(name)
         assert fit.posterior.mean[at] == pytest.approx(prior.mean[at], abs=1e-9)
         assert fit.posterior.covariance[at, at] == pytest.approx(prior.covariance[at, at], rel=1e-6)
 
@@ -369,7 +369,8 @@ def test_effects_take_up_what_the_constants_cannot(
     rows, prior = few_rows(make_rows), make_prior(natural=TRUTH, sd=0.05, noise=REAL)
     measured = exact_log_speedup(TRUTH, rows) - np.where(rows.run == 1, 0.10, 0.0)
     fit = fit_rows(rows, measured, prior)
-    effects = fit.posterior.run_effect(np.array([0, 1, 2]))
+    _, of_rows = fit.posterior.effects(rows)
+    effects = of_rows[[int(np.argmax(rows.run == run)) for run in range(3)]]
     assert effects[1] < -0.05
     assert np.max(np.abs(effects[[0, 2]])) < 0.03
 
@@ -439,7 +440,7 @@ def test_the_truth_is_inside_its_interval_as_often_as_said(
         constants = to_natural(prior.mean + sd * rng.standard_normal(NUM_CONSTANTS))
         of_cost = 0.02 * rng.standard_normal(3)[rows.configuration]
         of_run = 0.03 * rng.standard_normal(2)[rows.run]
-        share = constants[index_of("non_decode_share")]
+        share = constants[NAMES.index("non_decode_share")]
         cost = round_cost(constants, rows.terms) * np.exp(of_cost)
         value = np.log(speedup(rows.accept_length, cost, share)) + of_run
         value = value + 0.02 * rng.standard_normal(5)

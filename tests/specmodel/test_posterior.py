@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from specmodel.constants import NUM_CONSTANTS, index_of, slope, to_internal, to_natural
+from specmodel.constants import NAMES, NUM_CONSTANTS, slope, to_internal, to_natural
 from specmodel.cost import BatchCurve, round_cost, round_terms
 from specmodel.posterior import NEW, Posterior, Rows
 from specmodel.prior import Noise, Prior
@@ -57,7 +57,7 @@ def rows(make_rows: Callable[..., Rows]) -> Rows:
 
 
 def test_the_variance_is_that_of_a_dense_product(posterior: Posterior, rows: Rows) -> None:
-    _, gradient, decode, _ = log_speedup_gradient(
+    _, gradient, decode, *_ = log_speedup_gradient(
         posterior.constants,
         rows.terms,
         rows.accept_length,
@@ -120,8 +120,8 @@ def test_the_interval_is_that_of_simulated_measurements(posterior: Posterior, ro
     of_run = np.where(
         rows.run == NEW, noise(NOISE.run_log_sd), effects[:, CONFIGURATIONS + rows.run]
     )
-    share = constants[..., index_of("non_decode_share")]
-    kappa = constants[..., index_of("baseline_share")]
+    share = constants[..., NAMES.index("non_decode_share")]
+    kappa = constants[..., NAMES.index("baseline_share")]
     share = np.where(
         np.isfinite(rows.measured_share),
         rows.measured_share,
@@ -176,7 +176,8 @@ def test_the_prior_is_the_posterior_of_no_points(make_prior: Callable[..., Prior
     prior = make_prior()
     found = Posterior.from_prior(prior)
     np.testing.assert_array_equal(found.mean, prior.mean)
-    assert (found.num_configurations, found.num_runs, found.noise_scale) == (0, 0, 1.0)
+    assert (found.num_configurations, found.mean.size) == (0, NUM_CONSTANTS)
+    assert found.noise_scale == 1.0
     np.testing.assert_array_equal(found.prior_covariance, prior.covariance)
 
 

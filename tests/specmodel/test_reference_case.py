@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from calibration.fit.posterior_mode import fit_rows
-from specmodel.constants import index_of, to_internal
+from specmodel.constants import NAMES, to_internal
 from specmodel.cost import round_cost, round_terms
 from specmodel.posterior import Rows
 from specmodel.prior import Noise, Prior
@@ -67,8 +67,8 @@ def test_another_depth_moves_along_the_line(
     measured_at: int, run_at: int, per_step: float, cost: float, rates: list[float]
 ) -> None:
     constants = np.zeros(9)
-    constants[index_of("fixed_cost")] = ROUND_COST - per_step * measured_at
-    constants[index_of("step_cost")] = per_step
+    constants[NAMES.index("fixed_cost")] = ROUND_COST - per_step * measured_at
+    constants[NAMES.index("step_cost")] = per_step
     found = round_cost(constants, round_terms(num_steps=run_at))
     assert float(found[0]) == pytest.approx(cost, abs=5.5e-4)
     np.testing.assert_allclose(BASELINE * speedup(ASKED, found), rates, atol=0.06)
@@ -113,4 +113,4 @@ def test_one_point_with_the_published_prior(
 
 def test_the_prior_constants_are_those_of_the_table() -> None:
     assert SECTION_D.median["fixed_cost"] == pytest.approx(1.31)
-    assert to_internal(np.full(9, 0.5))[index_of("non_decode_share")] == 0.0
+    assert to_internal(np.full(9, 0.5))[NAMES.index("non_decode_share")] == 0.0

@@ -168,7 +168,8 @@ def test_the_gradient_of_the_log_speedup_is_the_finite_difference(
     def log_speedup(constants: Array, length: Array = accept) -> Array:
         return log_speedup_gradient(constants, terms, length, deficit, share)[0]
 
-    value, gradient, by_accept, used = log_speedup_gradient(typical, terms, accept, deficit, share)
+    found = log_speedup_gradient(typical, terms, accept, deficit, share)
+    value, gradient, by_accept, used, *_ = found
     np.testing.assert_allclose(
         value, np.log(speedup(accept, round_cost(typical, terms), used)), rtol=1e-12
     )
@@ -189,7 +190,7 @@ def test_a_measured_share_replaces_the_modelled_one(
 ) -> None:
     accept, deficit = np.full(2, 2.5), np.full(2, 0.2)
     measured = np.array([0.3, np.nan])
-    used = log_speedup_gradient(typical, make_terms(2), accept, deficit, measured)[3]
+    used = log_speedup_gradient(typical, make_terms(2), accept, deficit, measured).non_decode_share
     assert used[0] == 0.3
     assert used[1] == pytest.approx(typical[4] + typical[5] * (1 - typical[4]) * 0.2)
 

@@ -1,11 +1,12 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specmodel.cost import expected_experts, expert_loads, verify_growth_of_experts
+from specmodel.cost import expected_experts, expert_loads, round_cost, round_terms
 from specmodel.errors import ParameterError
 
 Table = list[dict[str, str]]
@@ -79,9 +80,12 @@ def test_scalars_and_arrays_agree() -> None:
 
 def test_growth_is_the_ratio_of_two_step_times() -> None:
     ratio, before, after = 0.2, 3.0, 7.5
-    growth = (1 + ratio * after) / (1 + ratio * before) - 1
-    found = float(verify_growth_of_experts(ratio, before, after - before))
-    assert found == pytest.approx(growth, rel=1e-12)
+    terms = replace(
+        round_terms(num_steps=[3]), loads=np.array([before]), loads_added=np.array([after - before])
+    )
+    constants = np.array([1.0, 0.0, 0.0, ratio, 0.0, 0.0, 1.0, 1.0, 1.0])
+    found = float(round_cost(constants, terms)[0])
+    assert found == pytest.approx((1 + ratio * after) / (1 + ratio * before), rel=1e-12)
 
 
 @pytest.mark.parametrize(

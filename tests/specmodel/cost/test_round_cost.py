@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from specmodel.constants import NAMES, NUM_CONSTANTS, index_of
+from specmodel.constants import NAMES, NUM_CONSTANTS
 from specmodel.cost import (
     BatchCurve,
     RoundTerms,
@@ -150,7 +150,7 @@ def test_all_times_twice_as_long_leave_the_round_cost(exponent: float) -> None:
         draft_time_exponent=exponent, kv_row_share=0.6,
     )  # fmt: skip
     twice = constants.copy()
-    twice[[index_of("step_cost"), index_of("tree_cost")]] *= 2**exponent
+    twice[[NAMES.index("step_cost"), NAMES.index("tree_cost")]] *= 2**exponent
     where = {
         "num_steps": [1, 3, 5],
         "topk": [1, 1, 4],
