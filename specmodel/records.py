@@ -4,6 +4,7 @@ A record holds a field by its name; one that holds nothing by default and nothin
 and tuples are lists, NaN is null, and where a field may hold several dataclasses ``kind`` says which.
 """
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Mapping
@@ -34,18 +35,23 @@ def to_record(value: Any, hint: Any = Any) -> Any:
             value = value.astype(object)
             value[value != value] = None  # noqa: PLR0124 - NaN
         return value.tolist()
+    origin = get_origin(hint)
+    types = get_args(hint) if origin in {Union, UnionType} else (hint,)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        record = {_TAG: type(value).__name__} if len(_dataclasses_of(hint)) > 1 else {}
+        tagged = sum(map(dataclasses.is_dataclass, types)) > 1
+        record = {_TAG: type(value).__name__} if tagged else {}
         for name, (inner, default) in _fields(type(value)).items():
             held = to_record(getattr(value, name), inner)
             if held or default is dataclasses.MISSING or held != to_record(default, inner):
                 record[name] = held
         return record
     if isinstance(value, Mapping):
-        held_type = get_args(hint)[1] if get_origin(hint) in {dict, Mapping} else Any
+        held_type = get_args(hint)[1] if origin in {dict, Mapping} else Any
         return {key: to_record(each, held_type) for key, each in value.items()}
     if isinstance(value, tuple | list):
-        return [to_record(each, _item(hint, index)) for index, each in enumerate(value)]
+        items = next((get_args(one) for one in types if get_origin(one) is tuple), (Any, ...))
+        each_type = items[:1] * len(value) if items[-1] is Ellipsis else items
+        return [to_record(one, inner) for one, inner in zip(value, each_type, strict=True)]
     return value
 
 
@@ -60,7 +66,7 @@ def from_record(kind: type[T], record: Any) -> T:
     """
     if not isinstance(record, Mapping):
         raise ParameterError("the record", repr(record)[:40], _words(kind))
-    found: T = _built(kind, record)
+    found: T = _value(kind, record, "")
     return found
 
 
@@ -80,143 +86,82 @@ def _fields(kind: type) -> dict[str, tuple[Any, Any]]:
     }
 
 
-@cache
-def _alternatives(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
-
-
-@cache
-def _dataclasses_of(hint: Any) -> dict[str, Any]:
-    """Dataclasses among the types that a value may have, by name."""
-    kinds: tuple[Any, ...] = tuple(filter(dataclasses.is_dataclass, _alternatives(hint)))
-    return {kind.__name__: kind for kind in kinds}
-
-
-def _item(hint: Any, index: int) -> Any:
-    """Type of an item of a tuple."""
-    for each in _alternatives(hint):
-        inner = get_args(each)
-        if get_origin(each) is tuple and inner:
-            return inner[0] if inner[-1] is Ellipsis else inner[index]
-    return Any
-
-
-# --- from JSON ---
-
-
-def _value(hint: Any, value: Any) -> Any:
-    """A value of a type from JSON."""
+def _value(hint: Any, value: Any, place: str) -> Any:
+    """A value of a type from JSON; a refusal names its place."""
+    if hint is Any or (type(value) is hint and hint is not float):
+        return value
+    origin, inner = get_origin(hint), get_args(hint)
     if hint is float:
-        return _number(value)
-    if hint is Any or type(value) is hint:
-        return value
-    origin = get_origin(hint)
-    if origin in {Union, UnionType}:
-        return _one_of(hint, value)
-    if dataclasses.is_dataclass(hint):
-        return _built(hint, value)
-    if origin is np.ndarray:
-        return _array(value)
-    if origin is tuple and isinstance(value, list):
-        inner = get_args(hint)
-        if inner[-1] is not Ellipsis and len(inner) != len(value):
-            raise _refusal(value, hint)
-        return tuple(_at(f"[{index}]", _item(hint, index), it) for index, it in enumerate(value))
-    if isinstance(value, Mapping) and origin in {dict, Mapping}:
-        inner = get_args(hint)[1]
-        return {key: _at(str(key)[:40], inner, each) for key, each in value.items()}
-    if origin is Literal and isinstance(value, str) and value in get_args(hint):
-        return value
-    raise _refusal(value, hint)
-
-
-def _number(value: Any) -> float:
-    """A finite number; NaN for null."""
-    if value is None:
-        return math.nan
-    if type(value) is float and math.isfinite(value):
-        return value
-    if type(value) is int:
-        try:
-            return float(value)
-        except OverflowError:  # a whole number of hundreds of digits
-            pass
-    raise _refusal(value, float)
-
-
-def _one_of(hint: Any, value: Any) -> Any:
-    """A value of one of several types."""
-    types = _alternatives(hint)
-    if NoneType in types:
-        if value is None:
+        if value is None or (type(value) is float and math.isfinite(value)):
+            return math.nan if value is None else value
+        if type(value) is int:
+            with contextlib.suppress(OverflowError):  # a whole number of hundreds of digits
+                return float(value)
+    elif origin in {Union, UnionType}:
+        types = [each for each in inner if each is not NoneType]
+        records: tuple[Any, ...] = tuple(filter(dataclasses.is_dataclass, types))
+        kinds = {kind.__name__: kind for kind in records}
+        if value is None and len(types) < len(inner):
             return None
-        if len(types) == 2:
-            return _value(types[types[0] is NoneType], value)
-    kinds = _dataclasses_of(hint)
-    if len(kinds) > 1 and isinstance(value, Mapping):
-        tag = value.get(_TAG)
-        if tag not in [*kinds]:
-            raise ParameterError(_TAG, repr(tag)[:40], f"one of {', '.join(kinds)}")
-        return _built(kinds[tag], value)
-    for each in types:
-        if each is NoneType:
-            continue
+        if len(kinds) > 1 and isinstance(value, Mapping):
+            tag = value.get(_TAG)
+            if tag not in [*kinds]:
+                raise ParameterError(
+                    f"{place}.{_TAG}", repr(tag)[:40], f"one of {', '.join(kinds)}"
+                )
+            return _value(kinds[tag], value, place)
+        if len(types) == 1:
+            return _value(types[0], value, place)
+        for each in types:
+            with contextlib.suppress(ParameterError):
+                return _value(each, value, place)
+    elif dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
+        kind: Any = hint
+        fields, before, given = _fields(kind), f"{place}." if place else "", {}
+        for name, each in value.items():
+            if name in fields:
+                given[name] = _value(fields[name][0], each, before + name)
+            elif name != _TAG or each != kind.__name__:
+                known = f"one of {', '.join(fields)}"
+                raise ParameterError(before + str(name)[:40], "no such field", known)
+        for name, (_, default) in fields.items():
+            if default is dataclasses.MISSING and name not in given:
+                raise ParameterError(before + name, "nothing", "given")
         try:
-            return _value(each, value)
-        except ParameterError:
-            continue
-    raise _refusal(value, hint)
-
-
-def _built(kind: Any, value: Any) -> Any:
-    """A dataclass from its fields, none unknown and none missing; its own checks name the place, too."""
-    if not isinstance(value, Mapping):
-        raise _refusal(value, kind)
-    fields = _fields(kind)
-    given = {}
-    for name, each in value.items():
-        if name in fields:
-            given[name] = _at(name, fields[name][0], each)
-        elif name != _TAG or each != kind.__name__:
-            raise ParameterError(str(name)[:40], "no such field", f"one of {', '.join(fields)}")
-    for name, (_, default) in fields.items():
-        if default is dataclasses.MISSING and name not in given:
-            raise ParameterError(name, "nothing", "given")
-    return kind(**given)
-
-
-def _array(value: Any) -> Any:
-    """Numbers of any depth as an array; item by item where not all are plain, to name the wrong one."""
-    if not isinstance(value, list):
-        raise _refusal(value, np.ndarray)
-    try:
-        array = np.array(value)
-    except ValueError:  # rows of several lengths
-        array = np.array(None)
-    if array.dtype.kind in "iuf" and np.all(np.isfinite(array)):
-        return array.astype(np.float64)
-    items = [
-        _at(f"[{index}]", np.ndarray[Any, Any] if isinstance(each, list) else float, each)
-        for index, each in enumerate(value)
-    ]
-    try:
-        return np.array(items, dtype=np.float64)
-    except ValueError:
-        raise ParameterError("", "rows of several lengths", "an array of numbers") from None
-
-
-def _at(place: str, hint: Any, value: Any) -> Any:
-    """A value, or a refusal that names its place."""
-    try:
-        return _value(hint, value)
-    except ParameterError as error:
-        dot = "." if error.name and not error.name.startswith("[") else ""
-        where = f"{place}{dot}{error.name}"
-        raise ParameterError(where, error.value, error.allowed, error.hint) from None
-
-
-def _refusal(value: Any, hint: Any) -> ParameterError:
-    return ParameterError("", repr(value)[:40], _words(hint))
+            return kind(**given)
+        except ParameterError as error:  # its own checks name the place, too
+            raise ParameterError(
+                before + error.name, error.value, error.allowed, error.hint
+            ) from None
+    elif origin is np.ndarray and isinstance(value, list):
+        try:
+            array = np.array(value)
+        except ValueError:  # rows of several lengths
+            array = np.array(None)
+        if array.dtype.kind in "iuf" and np.all(np.isfinite(array)):
+            return array.astype(np.float64)
+        items = [  # one by one, to name the wrong one
+            _value(hint if isinstance(each, list) else float, each, f"{place}[{index}]")
+            for index, each in enumerate(value)
+        ]
+        try:
+            return np.array(items, dtype=np.float64)
+        except ValueError:
+            several = "rows of several lengths"
+            raise ParameterError(place, several, "an array of numbers") from None
+    elif origin is tuple and isinstance(value, list):
+        types = [*inner[:1]] * len(value) if inner[-1] is Ellipsis else [*inner]
+        if len(types) == len(value):
+            pairs = enumerate(zip(types, value, strict=True))
+            return tuple(_value(one, each, f"{place}[{index}]") for index, (one, each) in pairs)
+    elif origin in {dict, Mapping} and isinstance(value, Mapping):
+        before = f"{place}." if place else ""
+        return {
+            key: _value(inner[1], each, f"{before}{str(key)[:40]}") for key, each in value.items()
+        }
+    elif origin is Literal and isinstance(value, str) and value in inner:
+        return value
+    raise ParameterError(place, repr(value)[:40], _words(hint))
 
 
 def _words(hint: Any) -> str:
