@@ -119,32 +119,6 @@ class CommandList(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, lines[name]) for name in dict.fromkeys([*own, *brought])])
 
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        """Read the arguments; a reader of the help that goes away is no error."""
-        try:
-            return super().make_context(info_name, args, parent, **extra)
-        except BrokenPipeError:
-            discard(sys.stdout)
-            raise click.exceptions.Exit(0) from None
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a reader of its output that goes away is no error."""
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            discard(sys.stdout)
-        except SystemExit as leaving:  # of rich, where a pipe is closed
-            if not isinstance(leaving.__context__, BrokenPipeError):
-                raise
-            discard(sys.stdout)
-        return 0
-
     def main(
         self,
         args: Sequence[str] | None = None,
@@ -164,6 +138,13 @@ class CommandList(click.Group):
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
             sys.exit(_EXIT_BAD_USAGE)
+        except SystemExit as leaving:
+            # No command leaves by itself: click and rich do where a reader of the output went away, which
+            # is no error.
+            if leaving.code != 1:
+                raise
+            discard(sys.stdout)
+            status = 0
         except Exception as error:
             message, status = _told(error)
             if not message:

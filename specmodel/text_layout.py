@@ -1,6 +1,7 @@
 """Plain text for a terminal of 80 columns: numbers, labelled lines, tables."""
 
 import math
+import re
 from collections.abc import Sequence
 
 from specmodel.question import Estimate
@@ -12,7 +13,7 @@ WIDTH = 80
 LARGEST_PLAIN = 1e7
 """Number from which on no digits are written out."""
 
-_UNITS = ("%", "ms", "tokens/s")
+_BETWEEN_WORDS = re.compile(" (?!%|ms|tokens/s)")  # a unit stays with its number
 _SHORT_US = 20
 
 
@@ -105,24 +106,13 @@ def wrapped(text: str, *, indent: int = 0, first: str = "", width: int = WIDTH) 
     """
     lines: list[str] = []
     line = first
-    for word in _words(text):
+    for word in _BETWEEN_WORDS.split(" ".join(text.split())):
         gap = "" if not line or line.endswith(" ") else " "
         if len(line) + len(gap) + len(word) > width and line.strip():
             lines.append(line.rstrip())
             line, gap = " " * indent, ""
         line += gap + word
     return "\n".join([*lines, line.rstrip()])
-
-
-def _words(text: str) -> list[str]:
-    """Words of a text; a unit belongs to its number."""
-    words: list[str] = []
-    for word in text.split():
-        if words and word.startswith(_UNITS):
-            words[-1] += " " + word
-        else:
-            words.append(word)
-    return words
 
 
 def labelled(label: str, text: str, *, column: int = 16) -> str:

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import click
 
-from calibration.commands.options import InputFile, json_option, progress_of, show
+from calibration.commands.options import INPUT_FILE, json_option, progress_of, show
 from calibration.evaluate import SPLITS
 from specmodel.errors import FitError
 
 
 @click.command()
-@click.argument("points", nargs=-1, type=InputFile())
+@click.argument("points", nargs=-1, type=INPUT_FILE)
 @click.option(
     "--data", "names", multiple=True, help="Packaged table, or a pattern such as 'specbundle-*'."
 )

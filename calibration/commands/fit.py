@@ -9,7 +9,7 @@ import click
 from calibration.commands.options import (
     DEEPEST,
     DEFAULT_CALIBRATION,
-    InputFile,
+    INPUT_FILE,
     check_outputs,
     json_option,
     named_output,
@@ -26,7 +26,7 @@ from specmodel.files import OutputError
 
 
 @click.command()
-@click.argument("bench", nargs=-1, type=InputFile())
+@click.argument("bench", nargs=-1, type=INPUT_FILE)
 @click.option("--system", metavar="TEXT", help="Part of the label of the system to fit.")
 @click.option(
     "--num-steps",

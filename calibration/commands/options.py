@@ -38,14 +38,14 @@ _STANDARD_STREAMS = {1: "standard output", 2: "standard error"}
 class InputFile(click.Path):
     """A file or folder to read; ``-`` is standard input."""
 
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path; standard input as a file, since readers look at files more than once."""
         if str(value) == _STANDARD_INPUT:
             return _standard_input(ctx or click.get_current_context())
         return super().convert(value, param, ctx)
+
+
+INPUT_FILE: Final = InputFile(path_type=Path)
 
 
 class NameOrFile(click.ParamType[str]):
@@ -149,80 +149,100 @@ class ServedPairs(click.ParamType[tuple[float, float]]):
         return number.convert(logged, param, ctx), number.convert(served, param, ctx)
 
 
-def depths(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
-    """Depths of ``10`` or ``1:10``, rising; a callback of an option."""
-    if value is None:
-        return None
-    first, separator, last = value.partition(":")
-    try:
-        low = int(first)
-        high = int(last) if separator else low
-    except ValueError:
-        reason = f"{value!r} is neither a depth such as 10 nor a range such as 1:10"
-        raise click.BadParameter(reason, ctx, param) from None
-    if low < 1:
-        reason = (
-            f"{value!r} begins at {low}, and a depth is at least 1; depth 0 is no speculation, its "
-            "speed-up is 1, and it is among the candidates of every range"
-        )
-    elif high < low:
-        reason = f"{value!r} ends before it begins"
-    elif high > DEEPEST:
-        reason = f"{value!r} is deeper than {DEEPEST}, the deepest that is modelled"
-    else:
-        return tuple(range(low, high + 1))
-    raise click.BadParameter(reason, ctx, param)
+class Depths(click.ParamType[tuple[int, ...]]):
+    """Depths of ``10`` or ``1:10``, rising."""
 
+    name = "depths"
 
-def accuracies(
-    ctx: click.Context, param: click.Parameter, value: str | None
-) -> tuple[float, ...] | None:
-    """Numbers of a list such as ``.742,.47``; whether they are lawful is checked where they are used."""
-    if value is None:
-        return None
-    text = value.strip()
-    if not text:
-        raise click.BadParameter("an empty list; give one accuracy per depth", ctx, param)
-    if len({separator.strip() for separator in _SEPARATOR.findall(text)}) > 1:
-        reason = f"{value!r} has several separators; decimals need a point, and commas separate"
-        raise click.BadParameter(reason, ctx, param)
-    numbers = []
-    for place, part in enumerate(_SEPARATOR.split(text), start=1):
-        if not part:
-            reason = f"entry {place} of {value!r} is empty; give one accuracy per depth"
-            raise click.BadParameter(reason, ctx, param)
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Return the depths, or refuse the text in one line."""
+        if isinstance(value, tuple):
+            return value
+        first, separator, last = value.partition(":")
         try:
-            numbers.append(float(part))
+            low = int(first)
+            high = int(last) if separator else low
         except ValueError:
-            hint = "; write it as a fraction, such as 0.742" if part.endswith("%") else ""
-            reason = f"{part!r} in {value!r} is not a number{hint}"
-            raise click.BadParameter(reason, ctx, param) from None
-    if len(numbers) > DEEPEST:
-        reason = f"{len(numbers)} accuracies; the deepest that is modelled is {DEEPEST}"
-        raise click.BadParameter(reason, ctx, param)
-    return tuple(numbers)
+            reason = f"{value!r} is neither a depth such as 10 nor a range such as 1:10"
+            self.fail(reason, param, ctx)
+        if low < 1:
+            reason = (
+                f"{value!r} begins at {low}, and a depth is at least 1; depth 0 is no speculation, its "
+                "speed-up is 1, and it is among the candidates of every range"
+            )
+        elif high < low:
+            reason = f"{value!r} ends before it begins"
+        elif high > DEEPEST:
+            reason = f"{value!r} is deeper than {DEEPEST}, the deepest that is modelled"
+        else:
+            reason = ""
+        if reason:
+            self.fail(reason, param, ctx)
+        return tuple(range(low, high + 1))
 
 
-def picture(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
+class Accuracies(click.ParamType[tuple[float, ...]]):
+    """Numbers of a list such as ``.742,.47``; whether they are lawful is checked where they are used."""
+
+    name = "accuracies"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        """Return the numbers, or refuse the text in one line."""
+        if isinstance(value, tuple):
+            return value
+        text = value.strip()
+        if not text:
+            self.fail("an empty list; give one accuracy per depth", param, ctx)
+        if len({separator.strip() for separator in _SEPARATOR.findall(text)}) > 1:
+            reason = f"{value!r} has several separators; decimals need a point, and commas separate"
+            self.fail(reason, param, ctx)
+        numbers = []
+        for place, part in enumerate(_SEPARATOR.split(text), start=1):
+            if not part:
+                reason = f"entry {place} of {value!r} is empty; give one accuracy per depth"
+                self.fail(reason, param, ctx)
+            try:
+                numbers.append(float(part))
+            except ValueError:
+                hint = "; write it as a fraction, such as 0.742" if part.endswith("%") else ""
+                self.fail(f"{part!r} in {value!r} is not a number{hint}", param, ctx)
+        if len(numbers) > DEEPEST:
+            reason = f"{len(numbers)} accuracies; the deepest that is modelled is {DEEPEST}"
+            self.fail(reason, param, ctx)
+        return tuple(numbers)
+
+
+class Picture(click.ParamType[Path]):
     """File of a picture, refused before anything is computed where its type is not known."""
-    if value is None:
-        return None
-    if value != STANDARD_OUTPUT and not value.lower().endswith(_PICTURES):
-        raise click.BadParameter(f"{value!r} must end in {', '.join(_PICTURES)}", ctx, param)
-    return Path(value)
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path."""
+        if str(value) != STANDARD_OUTPUT and not str(value).lower().endswith(_PICTURES):
+            self.fail(f"{value!r} must end in {', '.join(_PICTURES)}", param, ctx)
+        return Path(value)
 
 
-def changes_of(
-    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
-) -> tuple[tuple[str, str], ...]:
-    """Keys and texts of ``KEY=VALUE``."""
-    pairs = []
-    for value in values:
+class Change(click.ParamType[tuple[str, str]]):
+    """Key and text of ``KEY=VALUE``."""
+
+    name = "key=value"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """Return the pair, or refuse the text in one line."""
+        if isinstance(value, tuple):
+            return value
         key, separator, text = value.partition("=")
         if not separator or not text.strip():
-            raise click.BadParameter(f"{value[:60]!r} is not KEY=VALUE", ctx, param)
-        pairs.append((key.strip(), NameOrFile().convert(text.strip(), param, ctx)))
-    return tuple(pairs)
+            self.fail(f"{value[:60]!r} is not KEY=VALUE", param, ctx)
+        return key.strip(), NameOrFile().convert(text.strip(), param, ctx)
 
 
 def with_options(*options: Decorator) -> Decorator:
@@ -257,11 +277,11 @@ LOAD: Final = ("topk", "num_draft_tokens", "batch_size", "context_tokens")
 
 calibration_option = click.option(
     "--calibration",
-    type=InputFile(),
+    type=INPUT_FILE,
     help=f"Written by `specmodel fit`.  [default: ./{DEFAULT_CALIBRATION}, else the packaged prior]",
 )
 plot_option = click.option(
-    "--plot", metavar="FILE", callback=picture, help="Draw it, as .png, .svg or .pdf; - is PNG."
+    "--plot", metavar="FILE", type=Picture(), help="Draw it, as .png, .svg or .pdf; - is PNG."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 

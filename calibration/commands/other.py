@@ -10,10 +10,10 @@ from calibration.allreduce.runs import MOST_RANKS
 from calibration.commands.options import (
     DEEPEST,
     DEFAULT_CALIBRATION,
+    INPUT_FILE,
     LOAD,
-    InputFile,
+    Change,
     Number,
-    changes_of,
     check_outputs,
     chosen_calibration,
     json_option,
@@ -39,7 +39,7 @@ _MOST_TOKEN_BYTES = 1 << 24
 
 
 @click.command()
-@click.argument("files", nargs=-1, type=InputFile())
+@click.argument("files", nargs=-1, type=INPUT_FILE)
 @click.option(
     "-o",
     "--output",
@@ -94,7 +94,7 @@ def ingest(*, files: tuple[Path, ...], output: Path | None, explain: bool, as_js
 @rig_options
 @click.option(
     "--calibration",
-    type=InputFile(),
+    type=INPUT_FILE,
     help=f"Written by `specmodel fit` for a known rig.  [default: ./{DEFAULT_CALIBRATION}, where no "
     "--model and --gpu are given]",
 )
@@ -110,7 +110,7 @@ def ingest(*, files: tuple[Path, ...], output: Path | None, explain: bool, as_js
     "changes",
     metavar="KEY=VALUE",
     multiple=True,
-    callback=changes_of,
+    type=Change(),
     help="A change to price, each alone and then all together: interconnect, allreduce, tp_size, gpu, "
     "model, dtype, kv_dtype, batch_size, context_tokens, depth, topk, num_draft_tokens, schedule, capture_limit, "
     "draft.kind, draft.vocab, draft.tp_size, draft.step_ms, draft.record.  [default: changes that make "
@@ -215,7 +215,7 @@ def allreduce() -> None:
 
 
 @allreduce.command("fit")
-@click.argument("logs", nargs=-1, type=InputFile())
+@click.argument("logs", nargs=-1, type=INPUT_FILE)
 @click.option(
     "--ranks", type=click.IntRange(2, MOST_RANKS), help="Ranks, where a file does not say."
 )

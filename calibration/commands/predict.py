@@ -9,14 +9,14 @@ from click.core import ParameterSource
 from calibration.commands.options import (
     DEEPEST,
     DEFAULT_CALIBRATION,
-    InputFile,
+    INPUT_FILE,
+    Accuracies,
+    Change,
+    Depths,
     Number,
-    accuracies,
     calibration_option,
-    changes_of,
     check_outputs,
     chosen_calibration,
-    depths,
     json_option,
     load_options,
     plot_option,
@@ -58,17 +58,17 @@ _NOT_AT_A_RATE = ("--batch-size", "--baseline", "--target-speedup", "--claim", "
     "--full",
     "full_accuracy",
     metavar="A,A,...",
-    callback=accuracies,
+    type=Accuracies(),
     help="Full (joint) accuracies, depth 1 first.",
 )
 @click.option(
     "--conditional",
     "conditional_accuracy",
     metavar="A,A,...",
-    callback=accuracies,
+    type=Accuracies(),
     help="Conditional accuracies, depth 1 first.",
 )
-@click.option("--log", type=InputFile(), help="Training log; see also `specmodel train`.")
+@click.option("--log", type=INPUT_FILE, help="Training log; see also `specmodel train`.")
 @click.option(
     "--accuracy-from",
     type=click.Choice(["served", "training"]),
@@ -79,7 +79,7 @@ _NOT_AT_A_RATE = ("--batch-size", "--baseline", "--target-speedup", "--claim", "
     "--depth",
     "num_steps",
     metavar="N | N:M",
-    callback=depths,
+    type=Depths(),
     help="Draft depth (num_steps), or a range of depths.",
 )
 @click.option(
@@ -109,14 +109,14 @@ _NOT_AT_A_RATE = ("--batch-size", "--baseline", "--target-speedup", "--claim", "
     "changes",
     metavar="KEY=VALUE",
     multiple=True,
-    callback=changes_of,
+    type=Change(),
     help="Change the calibrated rig or its load, priced by the physical form: interconnect, allreduce, "
     "tp_size, gpu, dtype, kv_dtype, model, batch_size, context_tokens, depth, topk, "
     "num_draft_tokens, schedule, capture_limit, draft.kind, draft.vocab, draft.tp_size, draft.step_ms, draft.record.",
 )
 @click.option(
     "--drafter",
-    type=InputFile(),
+    type=INPUT_FILE,
     help="Measured draft passes, of `specmodel drafter time`; as --set draft.record=FILE.",
 )
 @click.option(
@@ -141,7 +141,7 @@ _NOT_AT_A_RATE = ("--batch-size", "--baseline", "--target-speedup", "--claim", "
     help="Most requests that run at once, with --arrival-rate.  [default: what memory holds by the "
     "physical form, else twice the largest batch measured]",
 )
-@click.option("--points", type=InputFile(), help="Predict every row of a points file, as CSV.")
+@click.option("--points", type=INPUT_FILE, help="Predict every row of a points file, as CSV.")
 @plot_option
 @json_option
 def command(
@@ -235,7 +235,8 @@ def _check_usage(context: click.Context) -> None:
         raise UsageError("one of them", f"{' and '.join(acceptance)} say the same thing twice")
     if "--accept-depth" in given and "--accept" not in given:
         raise UsageError("--accept", "--accept-depth says where an accept length was measured")
-    _check_arrival(given)
+    if {"--arrival-rate", *_BESIDE_ARRIVAL} & {*given}:
+        _check_arrival(given)
     changed = [name for name in ("--set", "--drafter") if name in given]
     if "--plot" in given and changed:
         raise UsageError(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from calibration.commands.options import InputFile, NameOrFile, with_options
+from calibration.commands.options import INPUT_FILE, NameOrFile, with_options
 
 if TYPE_CHECKING:
     from calibration.rig.draft import DraftChoice
@@ -43,7 +43,7 @@ rig_options = with_options(
         help="Format of the KV cache.  [default: bf16]",
     ),
     click.option(
-        "--allreduce", type=InputFile(), help="Measured all-reduces, of `specmodel allreduce fit`."
+        "--allreduce", type=INPUT_FILE, help="Measured all-reduces, of `specmodel allreduce fit`."
     ),
     click.option(
         "--allreduce-kernel",
@@ -57,7 +57,7 @@ rig_options = with_options(
         "the points say, else the model's MTP layer, else an EAGLE-3 head]",
     ),
     click.option(
-        "--drafter", type=InputFile(), help="Measured draft passes, of `specmodel drafter time`."
+        "--drafter", type=INPUT_FILE, help="Measured draft passes, of `specmodel drafter time`."
     ),
 )
 

@@ -9,8 +9,8 @@ import click
 
 from calibration.commands.options import (
     DEEPEST,
+    INPUT_FILE,
     LOAD,
-    InputFile,
     Number,
     ServedPairs,
     Until,
@@ -40,11 +40,11 @@ _MOST_SECONDS = 1e6
 
 
 @click.command()
-@click.argument("logs", nargs=-1, type=InputFile())
+@click.argument("logs", nargs=-1, type=INPUT_FILE)
 @calibration_option
 @click.option(
     "--bench",
-    type=InputFile(),
+    type=INPUT_FILE,
     multiple=True,
     help="Benchmark points to fit instead, of an earlier drafter.",
 )

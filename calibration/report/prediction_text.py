@@ -152,7 +152,10 @@ def _rows(prediction: Prediction) -> list[tuple[str, Estimate, int, str]]:
 def _numbers(prediction: Prediction) -> str:
     """Median and interval of what is predicted."""
     rows = [["", "median", "90 % interval", ""]]
-    rows += [[name, *_cells(one, digits), said] for name, one, digits, said in _rows(prediction)]
+    rows += [
+        [name, number(one.median, digits), interval(one, digits), said]
+        for name, one, digits, said in _rows(prediction)
+    ]
     return table([[row[0].ljust(14), *row[1:]] for row in rows], align="lrll")
 
 
