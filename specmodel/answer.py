@@ -1,10 +1,11 @@
 """The answer to an ask: predictions per depth, the best depth, and what they rest on."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -38,64 +39,47 @@ _SEED = 1
 _LADDER = 4
 
 
-class Model(Protocol):
+class Model(NamedTuple):
     """What predicts questions: the constants of a calibration, or its rig with changes."""
 
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """Remarks that hold for every prediction."""
-
-    def predict(self, questions: list[Question]) -> tuple[Prediction, ...]:
-        """Speed-up and what belongs to it, in the order of the questions."""
-
-    def notes_on(self, prediction: Prediction, *, accept_known: bool) -> tuple[Note, ...]:
-        """Remarks on one prediction."""
-
-    def accept_length_needed(self, prediction: Prediction, target_speedup: float) -> Estimate:
-        """Accept length that a predicted configuration needs for a speed-up."""
-
-    def choose_depth(self, questions: list[Question], found: AcceptLengths) -> "DepthChoice":
-        """Best of the depths of the questions and of no speculation."""
+    predict: Callable[[list[Question]], tuple[Prediction, ...]]  # in the order of the questions
+    notes_on: Callable[..., tuple[Note, ...]]  # of a prediction, and whether acceptance is known
+    accept_length_needed: Callable[[Prediction, float], Estimate]  # for a speed-up
+    # the best of the depths of the questions and of no speculation
+    choose_depth: Callable[[list[Question], AcceptLengths], "DepthChoice"]
+    notes: tuple[Note, ...] = ()  # that hold for every prediction
 
 
-class RelativeModel(NamedTuple):
+def relative_model(system: "Calibration") -> Model:
     """Constants in units of the baseline's step."""
+    return Model(
+        predict=partial(predict, system),
+        notes_on=partial(prediction_notes, system),
+        accept_length_needed=accept_length_for,
+        choose_depth=partial(_choose_depth, system),
+    )
 
-    system: "Calibration"
-    notes: tuple[Note, ...] = ()
 
-    def predict(self, questions: list[Question]) -> tuple[Prediction, ...]:
-        """Predictions of the posterior."""
-        return predict(self.system, questions)
+def _choose_depth(
+    system: "Calibration", questions: list[Question], found: AcceptLengths
+) -> "DepthChoice":
+    """The best of the depths and of no speculation."""
+    from specmodel.optimum import choose_depth
 
-    def notes_on(self, prediction: Prediction, *, accept_known: bool) -> tuple[Note, ...]:
-        """What to know beside one prediction."""
-        return prediction_notes(self.system, prediction, accept_known=accept_known)
-
-    def accept_length_needed(self, prediction: Prediction, target_speedup: float) -> Estimate:
-        """Accept length that a predicted configuration needs for a speed-up."""
-        return accept_length_for(prediction, target_speedup)
-
-    def choose_depth(self, questions: list[Question], found: AcceptLengths) -> "DepthChoice":
-        """The best of the depths and of no speculation."""
-        from specmodel.optimum import choose_depth
-
-        at = questions[0].configuration
-        load = Configuration(
-            num_steps=0.0, batch_size=at.batch_size, context_tokens=at.context_tokens
-        )
-        one = AcceptLength.exact(1.0)
-        nothing = replace(questions[0], accept_length=one, configuration=load)
-        rng = np.random.default_rng(_SEED)
-        drawn = accept_length_draws(found, depths_of(questions), num_draws=NUM_DRAWS, rng=rng)
-        found_best = choose_depth(
-            self.system.posterior,
-            question_rows(self.system, [nothing, *questions]),
-            accept_length_draws=np.concatenate([np.ones((NUM_DRAWS, 1)), drawn], axis=1),
-            num_draws=NUM_DRAWS,
-            rng=rng,
-        )
-        return replace(found_best, num_steps=np.array([0.0, *depths_of(questions)]))
+    at = questions[0].configuration
+    load = Configuration(num_steps=0.0, batch_size=at.batch_size, context_tokens=at.context_tokens)
+    one = AcceptLength.exact(1.0)
+    nothing = replace(questions[0], accept_length=one, configuration=load)
+    rng = np.random.default_rng(_SEED)
+    drawn = accept_length_draws(found, depths_of(questions), num_draws=NUM_DRAWS, rng=rng)
+    found_best = choose_depth(
+        system.posterior,
+        question_rows(system, [nothing, *questions]),
+        accept_length_draws=np.concatenate([np.ones((NUM_DRAWS, 1)), drawn], axis=1),
+        num_draws=NUM_DRAWS,
+        rng=rng,
+    )
+    return replace(found_best, num_steps=np.array([0.0, *depths_of(questions)]))
 
 
 def depths_of(questions: Sequence[Question]) -> list[int]:
@@ -369,10 +353,10 @@ def answer(
     system: "Calibration", ask: Ask, *, source: str = "", model: Model | None = None
 ) -> Answer:
     """Predictions for everything that was asked, by the constants of a calibration or another model."""
-    accepted = ask.says_acceptance
+    accepted = ask.accept_length is not None or ask.list_depth is not None
     if not accepted and ask.target_speedup is None:
         raise UsageError("--accept, --full or --conditional", "nothing says what is accepted")
-    by = model or RelativeModel(system)
+    by = model or relative_model(system)
     configured = configurations(system, ask)
     found = None
     if accepted:

@@ -39,12 +39,6 @@ class Ask(NamedTuple):
     claim: float | None = None
 
     @property
-    def says_acceptance(self) -> bool:
-        """Whether anything says what is accepted."""
-        given = (self.accept_length, self.full_accuracy, self.conditional_accuracy)
-        return given != (None, None, None)
-
-    @property
     def list_depth(self) -> int | None:
         """Length of the list; None for a single number."""
         given = self.full_accuracy or self.conditional_accuracy
@@ -191,13 +185,8 @@ def workload_of(system: "Calibration", configuration: Configuration, ask: Ask) -
         return ask.workload
     # Points that do not name their workload do not say that the next run is the same one: its
     # baseline is still the only one known, but what it misses is drawn anew.
-    return only(entry.workload for entry in system.baselines.at(configuration))
-
-
-def only(names: Iterable[str]) -> str | None:
-    """The one name that all have; None where they differ, or it is empty."""
-    known = set(names)
-    return (known.pop() or None) if len(known) == 1 else None
+    names = {entry.workload for entry in system.baselines.at(configuration)}
+    return (names.pop() or None) if len(names) == 1 else None
 
 
 def question_of(

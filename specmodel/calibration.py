@@ -166,10 +166,9 @@ class Calibration:
 
         See `specmodel.cost.REFERENCE_STEP_TIME_S`.
         """
-        batch = self.baselines.column("batch_size")
-        step_s = self.baselines.column("step_time_s")[np.isfinite(batch)]
-        step_s = step_s[np.isfinite(step_s)]
-        return REFERENCE_STEP_TIME_S / float(step_s.min()) if step_s.size else 1.0
+        times = [one.step_time_s for one in self.baselines.entries if one.batch_size > 0]
+        known = [time_s for time_s in times if time_s > 0]
+        return REFERENCE_STEP_TIME_S / min(known) if known else 1.0
 
     @property
     def constants(self) -> tuple[ConstantEstimate, ...]:

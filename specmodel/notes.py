@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from specmodel.ask import depth_unknown
-from specmodel.constants import CONSTANTS, NUM_CONSTANTS
+from specmodel.constants import CONSTANTS
 from specmodel.cost import UNKNOWN_DEPTH_NUM_STEPS
 from specmodel.errors import Note
 from specmodel.prediction import Prediction
@@ -88,7 +88,18 @@ def prediction_notes(
     notes = []
     if system.num_points:
         notes += _outside_the_points(system, prediction, accept_known=accept_known)
-        notes += _prior_dominated(system, prediction) if accept_known else []
+    sd = prediction.from_constants if system.num_points and accept_known else ()
+    names = [  # constants that matter here and that the points say nothing about
+        f"{constant.name} ({constant.symbol})"
+        for constant, estimate, of_speedup in zip(CONSTANTS, system.constants, sd, strict=False)
+        if of_speedup > MATTERS_LOG_SD
+        and estimate.prior_dominated
+        # of a measured configuration their sum is known
+        and not (prediction.configuration_measured and constant.name in _ROUND_COST_CONSTANTS)
+    ]
+    if names:
+        prior = f"the points say nothing about this; it is the prior ({system.prior.name})"
+        notes.append(Note("prior_dominated", f"{' and '.join(names)}: {prior}"))
     notes += [*_baseline(system, prediction), *held_to_a_step(prediction)]
     longest = longest_accept_length(prediction.question.configuration)
     needed = prediction.break_even_accept_length.median
@@ -130,21 +141,6 @@ def _outside_the_points(
             outside = f"{word} {shown} is outside what was measured, {known}{hint}"
             notes.append(Note("extrapolation", outside))
     return notes
-
-
-def _prior_dominated(system: "Calibration", prediction: Prediction) -> list[Note]:
-    """Constants that matter here and that the points say nothing about."""
-    sd = prediction.from_constants or (0.0,) * NUM_CONSTANTS
-    names = [
-        f"{constant.name} ({constant.symbol})"
-        for constant, estimate, of_speedup in zip(CONSTANTS, system.constants, sd, strict=True)
-        if of_speedup > MATTERS_LOG_SD
-        and estimate.prior_dominated
-        # of a measured configuration their sum is known
-        and not (prediction.configuration_measured and constant.name in _ROUND_COST_CONSTANTS)
-    ]
-    prior = f"the points say nothing about this; it is the prior ({system.prior.name})"
-    return [Note("prior_dominated", f"{' and '.join(names)}: {prior}")] if names else []
 
 
 def _baseline(system: "Calibration", prediction: Prediction) -> list[Note]:

@@ -15,7 +15,7 @@ from specmodel.cost import (
     round_terms,
 )
 from specmodel.errors import ImpossibleAnswerError
-from specmodel.posterior import NEW, Posterior, Rows
+from specmodel.posterior import NEW, Rows
 from specmodel.question import Configuration, Estimate, Question, Run, estimate_json
 from specmodel.speedup import accept_length_for_speedup
 from specmodel.statistics import NORMAL_95
@@ -181,8 +181,22 @@ def predict(system: "Calibration", questions: Sequence[Question]) -> tuple[Predi
     gains = np.stack([found.quantile(level) for level in (0.5, _LOW, _HIGH)], axis=1).tolist()
     spread = found.round_cost_log_sd[:, None] * np.array([0.0, -NORMAL_95, NORMAL_95])
     costs = np.exp(found.log_round_cost[:, None] + spread).tolist()
+    level = np.exp(-found.run_effect)[:, None]  # the speed-up at which a round pays
+    break_even = accept_length_for_speedup(
+        level, np.maximum(costs, 1.0), found.non_decode_share[:, None]
+    )
+    break_even = np.maximum(break_even, 1.0).tolist()
     faster = found.probability_above(1.0)
-    parts = {name: one.tolist() for name, one in _parts(posterior, rows).items()}
+    # What a round is made of at the medians, in baseline steps.
+    constants = posterior.constants
+    verify, draft, tree = round_cost_parts(constants, rows.terms)
+    lone_step = np.minimum(constants[0], verify)
+    parts = {
+        "one target step and host": lone_step.tolist(),
+        "verifying the other tokens": (verify - lone_step).tolist(),
+        "draft steps": draft.tolist(),
+        "tree": tree.tolist(),
+    }
     # The exponent only carries the cost of a draft step from the measured load to another one.
     with np.errstate(divide="ignore", invalid="ignore"):
         moved = 1.0 - np.log(system.draft_scale) / np.log(rows.terms.draft_scale)
@@ -207,12 +221,11 @@ def predict(system: "Calibration", questions: Sequence[Question]) -> tuple[Predi
                 question=question,
                 round_cost=cost,
                 speedup=gain,
-                break_even_accept_length=accept_length_over(
-                    cost, np.exp(-effect), share, least=1.0
-                ),
+                break_even_accept_length=Estimate(*break_even[index]),
                 output_tokens_per_s=output,
                 per_user_tokens_per_s=per_user,
-                tpot_s=per_user and per_user.inverse(),
+                tpot_s=per_user
+                and Estimate(1 / per_user.median, 1 / per_user.high, 1 / per_user.low),
                 baseline_tokens_per_s=rate,
                 probability_faster=float(faster[index]),
                 non_decode_share=share,
@@ -232,19 +245,6 @@ def predict(system: "Calibration", questions: Sequence[Question]) -> tuple[Predi
             )
         )
     return tuple(answers)
-
-
-def _parts(posterior: Posterior, rows: Rows) -> dict[str, Array]:
-    """What the round of each row is made of at the medians, in baseline steps."""
-    constants = posterior.constants
-    verify, draft, tree = round_cost_parts(constants, rows.terms)
-    lone_step = np.minimum(constants[0], verify)
-    return {
-        "one target step and host": lone_step,
-        "verifying the other tokens": verify - lone_step,
-        "draft steps": draft,
-        "tree": tree,
-    }
 
 
 def predict_each(
@@ -272,16 +272,14 @@ def possible_speedup(gain: Estimate, accept_length: Estimate) -> Estimate:
     return Estimate(min(gain.median, most), min(gain.low, most), min(gain.high, accept_length.high))
 
 
-def accept_length_over(
-    cost: Estimate, target_speedup: float, non_decode_share: float, *, least: float = 0.0
-) -> Estimate:
+def accept_length_over(cost: Estimate, target_speedup: float, non_decode_share: float) -> Estimate:
     r"""Accept length for a speed-up, over the interval of a round cost.
 
     .. math:: \tau = \frac{(1-f) R}{1/S - f}
     """
     costs = np.array([cost.median, cost.low, cost.high])
     needed = accept_length_for_speedup(target_speedup, costs, non_decode_share)
-    return Estimate(*np.maximum(needed, least).tolist())
+    return Estimate(*needed.tolist())
 
 
 def accept_length_needed(

@@ -97,10 +97,6 @@ class Estimate:
         """The same in another unit; the factor is positive."""
         return Estimate(self.median * factor, self.low * factor, self.high * factor)
 
-    def inverse(self) -> "Estimate":
-        """One over it, of a positive quantity."""
-        return Estimate(1.0 / self.median, 1.0 / self.high, 1.0 / self.low)
-
 
 @dataclass(frozen=True, kw_only=True)
 class AcceptLength:

@@ -64,8 +64,6 @@ def from_record(kind: type[T], record: Any) -> T:
     ...
     specmodel.errors.ParameterError: num_steps must be a number, got '3'
     """
-    if not isinstance(record, Mapping):
-        raise ParameterError("the record", repr(record)[:40], _words(kind))
     found: T = _value(kind, record, "")
     return found
 
@@ -161,7 +159,7 @@ def _value(hint: Any, value: Any, place: str) -> Any:
         }
     elif origin is Literal and isinstance(value, str) and value in inner:
         return value
-    raise ParameterError(place, repr(value)[:40], _words(hint))
+    raise ParameterError(place or "the record", repr(value)[:40], _words(hint))
 
 
 def _words(hint: Any) -> str:

@@ -17,23 +17,16 @@ ROUND_COST_NOISE = 0.03
 Throughputs of repeated runs differ by one to two per cent, so the ratio of two by up to three.
 """
 
+_SHARES = "in [0, 1)"
 _SHARE, _BASELINE = NAMES.index("non_decode_share"), NAMES.index("baseline_share")
 
 
-def _positive(name: str, value: ArrayLike) -> Array:
-    """Array of a quantity that must be positive."""
+def _inside(name: str, value: ArrayLike, allowed: str = "positive") -> Array:
+    """Array of a quantity that must be positive, or of shares, which lie in [0, 1)."""
     array = np.asarray(value, dtype=np.float64)
-    if not np.all(array > 0):
-        raise ParameterError(name, f"{np.min(array):g}", "positive")
-    return array
-
-
-def _share(value: ArrayLike) -> Array:
-    """Array of non-decode shares, inside [0, 1)."""
-    array = np.asarray(value, dtype=np.float64)
-    outside = ~((array >= 0) & (array < 1))
-    if np.any(outside):
-        raise ParameterError("non_decode_share", f"{array[outside][0]:g}", "in [0, 1)")
+    good = array > 0 if allowed == "positive" else (array >= 0) & (array < 1)
+    if not np.all(good):
+        raise ParameterError(name, f"{array[~good][0]:g}", allowed)
     return array
 
 
@@ -47,8 +40,8 @@ def speedup(
     Amdahl's law over the decoding part; theory.md parts C and 2. With f = 0 it is accept length over
     round cost.
     """
-    tokens, cost = _positive("accept_length", accept_length), _positive("round_cost", round_cost)
-    share = _share(non_decode_share)
+    tokens, cost = _inside("accept_length", accept_length), _inside("round_cost", round_cost)
+    share = _inside("non_decode_share", non_decode_share, _SHARES)
     return np.asarray(1.0 / (share + (1.0 - share) * cost / tokens))
 
 
@@ -87,10 +80,10 @@ def round_cost_from_throughput(
     >>> float(round_cost_from_throughput(2.1, 82.3, 90.0, 0.1).round(3))
     2.318
     """
-    tokens = _positive("accept_length", accept_length)
-    with_speculation = _positive("output_tokens_per_s", output_tokens_per_s)
-    without = _positive("baseline_tokens_per_s", baseline_tokens_per_s)
-    share = _share(non_decode_share)
+    tokens = _inside("accept_length", accept_length)
+    with_speculation = _inside("output_tokens_per_s", output_tokens_per_s)
+    without = _inside("baseline_tokens_per_s", baseline_tokens_per_s)
+    share = _inside("non_decode_share", non_decode_share, _SHARES)
     return np.asarray(tokens * (without / with_speculation - share) / (1.0 - share))
 
 
@@ -126,8 +119,8 @@ def accept_length_for_speedup(
     >>> float(accept_length_for_speedup(215.2 / 90, 2.2965).round(2))
     5.49
     """
-    target, cost = _positive("target_speedup", target_speedup), _positive("round_cost", round_cost)
-    share = _share(non_decode_share)
+    target, cost = _inside("target_speedup", target_speedup), _inside("round_cost", round_cost)
+    share = _inside("non_decode_share", non_decode_share, _SHARES)
     room = 1.0 / target - share
     with np.errstate(divide="ignore"):
         needed = (1.0 - share) * cost / np.where(room > 0, room, np.nan)
@@ -162,7 +155,10 @@ def elasticities(
     {'accept_length': 1.0, 'round_cost': -1.0, 'non_decode_share': -0.0}
     """
     value = speedup(accept_length, round_cost, non_decode_share)
-    share, ratio = _share(non_decode_share), np.asarray(round_cost) / np.asarray(accept_length)
+    share, ratio = (
+        _inside("non_decode_share", non_decode_share, _SHARES),
+        np.asarray(round_cost) / np.asarray(accept_length),
+    )
     decode = (1.0 - share) * ratio * value
     return {
         "accept_length": decode,

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -245,30 +246,29 @@ class Change(click.ParamType[tuple[str, str]]):
         return key.strip(), NameOrFile().convert(text.strip(), param, ctx)
 
 
-def with_options(*options: Decorator) -> Decorator:
-    """Add options to a command, in the order in which its help shows them."""
-
-    def decorate(function: Any) -> Any:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
+def with_options(options: Sequence[Decorator], command: Any) -> Any:
+    """A command with options before those it has, in the order in which its help shows them."""
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
-load_options = with_options(
-    click.option(
-        "--topk",
-        type=click.IntRange(1, _MOST_TOKENS),
-        help="Branching of the draft tree; 1 = chain.",
-    ),
-    click.option(
-        "--num-draft-tokens",
-        type=click.IntRange(1, _MOST_TOKENS),
-        help="Verified tokens, root included; needed where --topk is above 1.",
-    ),
-    click.option("--batch-size", type=Number("batch_size"), help="Running requests."),
-    click.option("--context-tokens", type=Number("context_tokens"), help="Context length."),
+load_options = partial(
+    with_options,
+    [
+        click.option(
+            "--topk",
+            type=click.IntRange(1, _MOST_TOKENS),
+            help="Branching of the draft tree; 1 = chain.",
+        ),
+        click.option(
+            "--num-draft-tokens",
+            type=click.IntRange(1, _MOST_TOKENS),
+            help="Verified tokens, root included; needed where --topk is above 1.",
+        ),
+        click.option("--batch-size", type=Number("batch_size"), help="Running requests."),
+        click.option("--context-tokens", type=Number("context_tokens"), help="Context length."),
+    ],
 )
 """Tree and load of a configuration; each command has its own --depth."""
 

@@ -1,5 +1,6 @@
 """Options that describe a rig, for the commands that price one."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,50 +16,55 @@ if TYPE_CHECKING:
 MOST_GPUS: Final = 4096
 """More GPUs are not one rig. [-]"""
 
-rig_options = with_options(
-    click.option(
-        "--model",
-        type=NameOrFile(),
-        default="",
-        help="Name of a packaged model, or its config.json.  [default: that of the points]",
-    ),
-    click.option(
-        "--gpu", default="", help="Name of a GPU, such as H100.  [default: that of the points]"
-    ),
-    click.option(
-        "--num-gpus", type=click.IntRange(1, MOST_GPUS), help="GPUs that share the model."
-    ),
-    click.option(
-        "--interconnect",
-        default="",
-        help="Link between them, such as nvlink4 or pcie5.  [default: that of the points, else the "
-        "card's usual one]",
-    ),
-    click.option(
-        "--dtype", default="", help="Stored weights, such as fp8.  [default: as released]"
-    ),
-    click.option(
-        "--kv-dtype",
-        type=click.Choice(["bf16", "fp16", "fp8", "int8", "fp4"]),
-        help="Format of the KV cache.  [default: bf16]",
-    ),
-    click.option(
-        "--allreduce", type=INPUT_FILE, help="Measured all-reduces, of `specmodel allreduce fit`."
-    ),
-    click.option(
-        "--allreduce-kernel",
-        type=click.Choice(["nccl", "engine"]),
-        help="Whose all-reduce runs.  [default: as vLLM's gate decides]",
-    ),
-    click.option(
-        "--draft-kind",
-        type=click.Choice(["eagle3", "mtp", "parallel", "lookup"]),
-        help="What drafts: an EAGLE-3 head, an MTP layer, a block in one pass, a lookup.  [default: as "
-        "the points say, else the model's MTP layer, else an EAGLE-3 head]",
-    ),
-    click.option(
-        "--drafter", type=INPUT_FILE, help="Measured draft passes, of `specmodel drafter time`."
-    ),
+rig_options = partial(
+    with_options,
+    [
+        click.option(
+            "--model",
+            type=NameOrFile(),
+            default="",
+            help="Name of a packaged model, or its config.json.  [default: that of the points]",
+        ),
+        click.option(
+            "--gpu", default="", help="Name of a GPU, such as H100.  [default: that of the points]"
+        ),
+        click.option(
+            "--num-gpus", type=click.IntRange(1, MOST_GPUS), help="GPUs that share the model."
+        ),
+        click.option(
+            "--interconnect",
+            default="",
+            help="Link between them, such as nvlink4 or pcie5.  [default: that of the points, else the "
+            "card's usual one]",
+        ),
+        click.option(
+            "--dtype", default="", help="Stored weights, such as fp8.  [default: as released]"
+        ),
+        click.option(
+            "--kv-dtype",
+            type=click.Choice(["bf16", "fp16", "fp8", "int8", "fp4"]),
+            help="Format of the KV cache.  [default: bf16]",
+        ),
+        click.option(
+            "--allreduce",
+            type=INPUT_FILE,
+            help="Measured all-reduces, of `specmodel allreduce fit`.",
+        ),
+        click.option(
+            "--allreduce-kernel",
+            type=click.Choice(["nccl", "engine"]),
+            help="Whose all-reduce runs.  [default: as vLLM's gate decides]",
+        ),
+        click.option(
+            "--draft-kind",
+            type=click.Choice(["eagle3", "mtp", "parallel", "lookup"]),
+            help="What drafts: an EAGLE-3 head, an MTP layer, a block in one pass, a lookup.  [default: as "
+            "the points say, else the model's MTP layer, else an EAGLE-3 head]",
+        ),
+        click.option(
+            "--drafter", type=INPUT_FILE, help="Measured draft passes, of `specmodel drafter time`."
+        ),
+    ],
 )
 
 """Options of a rig."""

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from calibration.predict.relative_times import batch_curve, needs_batches, relative_server_times
 from specmodel.accept_lengths import accept_lengths
-from specmodel.answer import Model, RelativeModel
+from specmodel.answer import Model, relative_model
 from specmodel.arrival import AskedArrival, BatchServer, ServerTimes, paying_rates_per_s
-from specmodel.ask import Ask, calibrated_depth, configurations, only, points_depth, workload_of
+from specmodel.ask import Ask, calibrated_depth, configurations, points_depth, workload_of
 from specmodel.calibration import Calibration
 from specmodel.errors import Note, UsageError
 from specmodel.notes import calibration_notes, depth_note
@@ -100,21 +100,18 @@ def arrival_answer(
     which the intervals are; the noise of single measurements is not in them. The ask is of one depth; the
     times of steps are those of the calibration's baselines over batches, else those of its rig.
     """
-    if not ask.says_acceptance:
-        hint = "--accept, --full, --conditional or --log"
-        raise UsageError(hint, "nothing says what is accepted")
     if "batch_size" in dict(changes):
         raise UsageError("one of them", "an arrival rate and --set batch_size both say the batch")
-    model: Model = RelativeModel(calibration)
+    model: Model = relative_model(calibration)
     times_of = partial(relative_server_times, calibration)
     if changes or batch_curve(calibration) is None:
         if not changes and calibration.physical is None:
             raise needs_batches(calibration)
-        from calibration.predict.models import RigModel
+        from calibration.predict.models import rig_model
         from calibration.rig.prediction import changed_rig, rig_server_times, with_load_changes
 
         rig = changed_rig(calibration, changes)
-        model, times_of = RigModel(rig), partial(rig_server_times, rig)
+        model, times_of = rig_model(rig), partial(rig_server_times, rig)
         ask = with_load_changes(ask, rig.changes)
     alone = ask._replace(batch_size=1.0)
     one, *more = configurations(calibration, alone)
@@ -123,10 +120,11 @@ def arrival_answer(
     found = accept_lengths(ask, [one], calibrated_depth=calibrated_depth(calibration))
     configuration = replace(one, batch_size=None)
     workload = ask.workload and workload_of(calibration, one, ask)
+    names = {entry.workload for entry in calibration.baselines.entries}
     question = Question(
         accept_length=found.values[0],
         configuration=configuration,
-        workload=workload or only(entry.workload for entry in calibration.baselines.entries),
+        workload=workload or (names.pop() if len(names) == 1 else None) or None,
         points_depth=points_depth(calibration, ask),
     )
     rng = np.random.default_rng(_SEED)

@@ -90,7 +90,7 @@ def _single(answer: Answer) -> list[str]:
     if depth.accept_known:
         logged = depth.as_logged
         accept = (logged or prediction).question.accept_length.estimate
-        text = _trimmed(accept.median)
+        text = f"{accept.median:.3f}".removesuffix("0")
         if accept.high > accept.low:
             text += f" (90 %: {interval(accept)})"
         if answer.measured_depth is not None and answer.measured_depth != depth.num_steps:
@@ -127,11 +127,6 @@ def _single(answer: Answer) -> list[str]:
     if answer.identity is not None:
         lines += ["", *_identity(depth, answer.identity, answer.ask.target_speedup)]
     return lines
-
-
-def _trimmed(value: float) -> str:
-    """An accept length with the digits it has, at least two."""
-    return f"{value:.3f}".removesuffix("0")
 
 
 def _rows(prediction: Prediction) -> list[tuple[str, Estimate, int, str]]:
@@ -251,7 +246,7 @@ def _identity(depth: DepthAnswer, identity: Identity, target: float | None) -> l
     if identity.speedup is not None:
         accept = depth.prediction.question.accept_length.estimate.median
         rate = identity.baseline_tokens_per_s
-        shown, there = _trimmed(accept), "" if identity.here else " there"
+        shown, there = f"{accept:.3f}".removesuffix("0"), "" if identity.here else " there"
         text = f"{shown}{there}: {shown} / {cost:.4f} = {identity.speedup:.3f}"
         if rate is not None:
             text += f", x {rate:g} = {identity.speedup * rate:.1f} tokens/s"

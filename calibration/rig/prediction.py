@@ -188,7 +188,7 @@ def rig_prediction(rig: ChangedRig, question: Question) -> Prediction:
         break_even_accept_length=accept_length_over(price.round_cost, 1.0, share),
         output_tokens_per_s=output,
         per_user_tokens_per_s=per_user,
-        tpot_s=per_user and per_user.inverse(),
+        tpot_s=per_user and Estimate(1 / per_user.median, 1 / per_user.high, 1 / per_user.low),
         baseline_tokens_per_s=rate,
         probability_faster=float(student_t_cdf(logs.speedup / gain_sd, DEGREES_OF_FREEDOM)),
         non_decode_share=share,
