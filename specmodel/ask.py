@@ -81,16 +81,27 @@ def configurations(system: "Calibration", ask: Ask) -> list[Configuration]:
         batch = _single(system, "batch_size")
     if context is None:
         context = _single(system, "context_tokens")
-    found = [
-        Configuration(
-            num_steps=None if depth is None else float(depth),
-            topk=topk,
-            num_draft_tokens=_draft_tokens(system, ask, depth, topk or 1.0),
-            batch_size=batch,
-            context_tokens=context,
+    # Verified tokens are those given, those of the same depth and topk in the points, else a chain's.
+    given, counted, found = ask.num_draft_tokens, points_depth(system, ask), []
+    for depth in depths:
+        known = {
+            one.num_draft_tokens
+            for one in system.configurations
+            if one.num_steps == (depth if depth != counted else None) and one.topk == (topk or 1.0)
+        }
+        tokens = given or (known.pop() if len(known) == 1 else None)
+        if tokens is None and (topk or 1.0) > 1.0:
+            why = "a tree's number of verified tokens does not follow from its depth"
+            raise UsageError("--num-draft-tokens", why)
+        found.append(
+            Configuration(
+                num_steps=None if depth is None else float(depth),
+                topk=topk,
+                num_draft_tokens=tokens,
+                batch_size=batch,
+                context_tokens=context,
+            )
         )
-        for depth in depths
-    ]
     if ask.num_draft_tokens is not None:
         for one in found:
             _check_verified_tokens(system, one)
@@ -106,26 +117,6 @@ def _single(system: "Calibration", name: str) -> float | None:
         why = f"the calibration holds several values of {name} ({known})"
         raise UsageError(_OPTIONS[name], why)
     return values.pop() if values else None
-
-
-def _draft_tokens(
-    system: "Calibration", ask: Ask, depth: float | None, topk: float
-) -> float | None:
-    """Verified tokens: given, those of the same depth and topk in the points, else a chain's."""
-    if ask.num_draft_tokens is not None:
-        return ask.num_draft_tokens
-    stated = depth if depth != points_depth(system, ask) else None
-    known = {
-        one.num_draft_tokens
-        for one in system.configurations
-        if one.num_steps == stated and one.topk == topk
-    }
-    if len(known) == 1:
-        return known.pop()
-    if topk > 1:
-        why = "a tree's number of verified tokens does not follow from its depth"
-        raise UsageError("--num-draft-tokens", why)
-    return None
 
 
 def _check_verified_tokens(system: "Calibration", one: Configuration) -> None:

@@ -88,14 +88,18 @@ def prediction_notes(
     notes = []
     if system.num_points:
         notes += _outside_the_points(system, prediction, accept_known=accept_known)
-    sd = prediction.from_constants if system.num_points and accept_known else ()
-    names = [  # constants that matter here and that the points say nothing about
-        f"{constant.name} ({constant.symbol})"
-        for constant, estimate, of_speedup in zip(CONSTANTS, system.constants, sd, strict=False)
-        if of_speedup > MATTERS_LOG_SD
-        and estimate.prior_dominated
-        # of a measured configuration their sum is known
-        and not (prediction.configuration_measured and constant.name in _ROUND_COST_CONSTANTS)
+    # Of a measured configuration the sum of its round's constants is known.
+    known = _ROUND_COST_CONSTANTS if prediction.configuration_measured else ()
+    matters = [
+        index
+        for index, log_sd in enumerate(prediction.from_constants)
+        if log_sd > MATTERS_LOG_SD and CONSTANTS[index].name not in known
+    ]
+    estimates = system.constants if matters and system.num_points and accept_known else ()
+    names = [
+        f"{CONSTANTS[index].name} ({CONSTANTS[index].symbol})"
+        for index in matters
+        if estimates and estimates[index].prior_dominated
     ]
     if names:
         prior = f"the points say nothing about this; it is the prior ({system.prior.name})"

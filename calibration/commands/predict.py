@@ -174,7 +174,8 @@ def command(
     specmodel predict --accept 2.75 --arrival-rate 4 --output-tokens 512
     """
     _check_usage(click.get_current_context())
-    check_outputs([plot], [calibration or Path(DEFAULT_CALIBRATION)])
+    if plot is not None:
+        check_outputs([plot], [calibration or Path(DEFAULT_CALIBRATION)])
     known, source = chosen_calibration(calibration)
     if points is not None:
         _predict_points(known, points, source=source, as_json=as_json)

@@ -213,14 +213,17 @@ def round_terms(
             raise ParameterError(name, f"{np.min(values):g}", f"at least {least}")
     ones, zeros = np.ones_like(steps), np.zeros_like(steps)
     tree = np.where(branches > 1, ones, zeros)
-    covered = expert_loads(batch, experts, per_token)
     if curve is None or curve.num_batches < 2:
+        # Dense and unknown models read no experts.
+        moe = bool(np.any(experts > 0))
+        covered = expert_loads(batch, experts, per_token) if moe else zeros
+        verified = expert_loads(batch * rows, experts, per_token) if moe else zeros
         return RoundTerms(
             num_steps=steps,
             tree=tree,
             verify_growth=ones,
             loads=covered,
-            loads_added=expert_loads(batch * rows, experts, per_token) - covered,
+            loads_added=verified - covered,
             kv_growth=zeros,
             draft_scale=np.where(np.isfinite(step_s), REFERENCE_STEP_TIME_S / step_s, ones),
             carried=WIDTH_LOG_SD * np.abs(np.log2(rows / (steps + 1.0))),
