@@ -5,15 +5,17 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from specmodel.constants import NUM_CONSTANTS, slope, to_natural
-from specmodel.cost import RoundTerms
+from specmodel.constants import NAMES, NUM_CONSTANTS, slope, to_natural
+from specmodel.cost import RoundTerms, round_cost
 from specmodel.errors import ParameterError
 from specmodel.prior import Noise, Prior
-from specmodel.speedup import LinearSpeedup, log_speedup_gradient
+from specmodel.speedup import LinearSpeedup, log_speedup_gradient, non_decode_share_from_baselines
 from specmodel.statistics import student_t_cdf, student_t_quantile
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
+
+_SHARE, _BASELINE = NAMES.index("non_decode_share"), NAMES.index("baseline_share")
 
 NEW = -1
 """Index of a configuration or run that the points do not hold."""
@@ -35,8 +37,20 @@ class Rows:
     def __len__(self) -> int:
         return int(self.accept_length.size)
 
-    def log_speedup(self, constants: Array) -> LinearSpeedup:
-        """Of these rows what `specmodel.speedup.log_speedup_gradient` gives."""
+    def log_speedup(self, constants: Array) -> Array:
+        r"""Logarithm of the speed-up of these rows.
+
+        .. math:: \ln S = -\ln\left(f_w + (1-f_w)\frac{R}{\tau}\right)
+        """
+        modelled = non_decode_share_from_baselines(
+            constants[_SHARE], constants[_BASELINE], self.baseline_deficit
+        )
+        share = np.where(self.measured_share >= 0.0, self.measured_share, modelled)
+        ratio = round_cost(constants, self.terms) / self.accept_length
+        return -np.log(share + (1.0 - share) * ratio)
+
+    def linearised(self, constants: Array) -> LinearSpeedup:
+        """The same with its derivatives, as `specmodel.speedup.log_speedup_gradient` gives them."""
         return log_speedup_gradient(
             constants, self.terms, self.accept_length, self.baseline_deficit, self.measured_share
         )

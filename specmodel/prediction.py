@@ -372,7 +372,7 @@ def sensitivities(system: "Calibration", question: Question) -> dict[str, float]
     True
     """
     constants = system.posterior.constants
-    linear = question_rows(system, [question]).log_speedup(constants)
+    linear = question_rows(system, [question]).linearised(constants)
     decode = float(linear.by_accept_length[0])
     found = {"accept_length": decode, "round_cost": -decode}
     found |= dict(zip(NAMES, (linear.gradient[0] * constants).tolist(), strict=True))

@@ -230,7 +230,7 @@ def _effect_variance(noise: Noise, scale: float, carried: Array, num_runs: int) 
 def _model(rows: Rows, state: Array) -> tuple[Array, Array, Array]:
     """Fitted ln S of the constants alone, its gradient on the internal scale, and its elasticity."""
     constants = to_natural(state[:NUM_CONSTANTS])
-    found = rows.log_speedup(constants)
+    found = rows.linearised(constants)
     return found.log_speedup, found.gradient * slope(constants), found.by_accept_length
 
 

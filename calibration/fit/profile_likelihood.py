@@ -10,7 +10,6 @@ from calibration.fit.posterior_mode import MapFit
 from specmodel.constants import NAMES, NUM_CONSTANTS, slope, to_natural
 from specmodel.posterior import Rows
 from specmodel.prior import Prior
-from specmodel.speedup import LinearSpeedup
 
 Array = NDArray[np.float64]
 
@@ -23,7 +22,7 @@ class _Objective:
     def __init__(self, rows: Rows, log_speedup: Array, prior: Prior, fitted: MapFit) -> None:
         self.rows, self.log_speedup, self.prior = rows, log_speedup, prior
         posterior = fitted.posterior
-        decode = self._model(posterior.mean[:NUM_CONSTANTS]).by_accept_length
+        decode = rows.linearised(to_natural(posterior.mean[:NUM_CONSTANTS])).by_accept_length
         self.row_variance = fitted.row_variance
         self.decode = decode
         self.num_configurations = posterior.num_configurations
@@ -37,10 +36,6 @@ class _Objective:
         self.inner_inverse = np.linalg.inv(inner)
         self.prior_precision = np.linalg.inv(posterior.prior_covariance)
 
-    def _model(self, internal: Array) -> LinearSpeedup:
-        """Fitted ln S and its derivatives."""
-        return self.rows.log_speedup(to_natural(internal))
-
     def _gathered(self, weighted: Array) -> Array:
         """Design transposed times a vector: each row touches two effects."""
         rows, count = self.rows, self.num_configurations
@@ -53,7 +48,7 @@ class _Objective:
 
     def __call__(self, internal: Array) -> float:
         """Value: Woodbury form of the marginal residuals plus the prior."""
-        residual = self.log_speedup - self._model(internal).log_speedup
+        residual = self.log_speedup - self.rows.log_speedup(to_natural(internal))
         weighted = residual / self.row_variance
         gathered = self._gathered(weighted)
         away = internal - self.prior.mean
@@ -65,8 +60,9 @@ class _Objective:
 
     def grad(self, internal: Array) -> Array:
         """Exact gradient."""
-        found = self._model(internal)
-        jacobian = found.gradient * slope(to_natural(internal))
+        constants = to_natural(internal)
+        found = self.rows.linearised(constants)
+        jacobian = found.gradient * slope(constants)
         residual = self.log_speedup - found.log_speedup
         solved = self.inner_inverse @ self._gathered(residual / self.row_variance)
         rows, count = self.rows, self.num_configurations

@@ -83,7 +83,7 @@ def _roots(posterior: Posterior, rows: Rows) -> Array:
     All rows have one configuration and one run.
     """
     constants = posterior.constants
-    linear = rows.log_speedup(constants)
+    linear = rows.linearised(constants)
     decode = linear.by_accept_length
     noise, scale = posterior.noise, posterior.effect_scale
     one = np.ones(len(rows))
