@@ -44,7 +44,7 @@ _DRAFT = ("step_cost", "tree_cost")
 _EXPONENT = NAMES.index("draft_time_exponent")
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Calibration:
     """A system's constants with everything that a prediction needs.
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,7 @@ class Scale(Enum):
     LOGIT = "logit"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Constant:
+class Constant(NamedTuple):
     """One constant of the model."""
 
     name: str  # the name in files and code; the symbol in formulas

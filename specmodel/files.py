@@ -1,6 +1,5 @@
 """Files of ours: whole when written, also when interrupted; refused in one line where they are not sound."""
 
-import hashlib
 import json
 import os
 import sys
@@ -141,6 +140,8 @@ class CheckedJson(NamedTuple):
 
 def checksum(record: Mapping[str, Any]) -> str:
     """Hash of everything in a record but its hash, whatever the order of keys."""
+    import hashlib  # a prediction from the packaged prior reads no such file
+
     content = {key: value for key, value in record.items() if key != _CHECKSUM}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

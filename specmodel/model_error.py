@@ -41,7 +41,7 @@ DEGREES_OF_FREEDOM: Final = 8.0
 fewer than the tables they have. [-]"""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ModelError:
     """Standard deviations of the error on the log scale, by what it varies with.
 
@@ -72,7 +72,7 @@ class ModelError:
                 raise ParameterError(field.name, value, f"from {least:g} to {MOST_SPREAD:g}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Loads:
     """Base steps and rounds at their loads, as arrays of one length."""
 

@@ -31,7 +31,7 @@ _ROUNDED: Final = 1e-6
 """What the digits of a file may break of a covariance over that of the prior. [-]"""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Priced:
     """Times that the hardware model gives for a rig at its loads, and what small changes of the factors do."""
 
@@ -45,7 +45,7 @@ class Priced:
     own: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class PhysicalFit:
     r"""Factors of the hardware model with their posterior, and the measurements they were fitted to.
 

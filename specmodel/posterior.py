@@ -1,6 +1,7 @@
 """Posterior of a system's constants and effects, jointly normal, and its predictive distribution."""
 
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ NEW = -1
 """Index of a configuration or run that the points do not hold."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:
     """Rows to fit or to predict, as arrays of one length."""
 
@@ -63,8 +64,7 @@ class Rows:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogSpeedup:
+class LogSpeedup(NamedTuple):
     """Predictive distribution of the logarithm of the speed-up: Student-t per row."""
 
     location: Array  # centre and scale, [-]
@@ -88,7 +88,7 @@ class LogSpeedup:
         return student_t_cdf(standard, self.degrees_of_freedom)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Posterior:
     """Posterior of constants and effects, jointly normal on their internal scale (Laplace approximation)."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +46,7 @@ PRIOR_BATCHES = (1.0, 8.0)
 """Batches of most systems that taught the priors. [requests]"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BreakdownTerm:
+class BreakdownTerm(NamedTuple):
     """One part of the round."""
 
     term: str  # what it is

@@ -46,7 +46,7 @@ class Noise:
     degrees_of_freedom: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Prior:
     """Normal prior of the constants on their internal scale, and the noise.
 

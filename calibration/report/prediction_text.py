@@ -1,7 +1,5 @@
 """Predictions as plain text: one screen for one depth, a line per depth for several, a table for a file."""
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -368,6 +366,9 @@ def points_prediction_csv(found: "PointPredictions") -> str:
     """Return the rows of the file, as written, with the predictions beside them."""
     points = found.points
     kept = [place for place, name in enumerate(points.header) if name not in COLUMNS]
+    import csv
+    import io
+
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*(points.header[place] for place in kept), *COLUMNS])

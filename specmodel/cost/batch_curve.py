@@ -1,6 +1,7 @@
 """The baseline's own batch curve: step time without speculation against batch and context."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,8 +11,7 @@ from specmodel.errors import ParameterError
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class StepTime:
+class StepTime(NamedTuple):
     """A step time read off a batch curve, and how far it was carried.
 
     Octaves of the batch to the nearest measured one, and those outside the measured ones; the share of the
@@ -25,7 +25,7 @@ class StepTime:
     kv_time_s: Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BatchCurve:
     r"""Step time without speculation over batch and context, from measured baselines.
 

@@ -84,7 +84,7 @@ def expert_loads(
     return np.where(moe, expected_experts(tokens, experts, per_token) / per_token, 0.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RoundTerms:
     r"""Known quantities of a round, per configuration.
 
