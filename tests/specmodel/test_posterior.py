@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -206,3 +207,23 @@ def test_without_points_only_the_noise_has_heavy_tails(
     drawn += (found.by_accept_length[0] * NOISE.configuration_log_sd) ** 2
     expected = NOISE.degrees_of_freedom * (found.log_sd[0] ** 2 / drawn) ** 2
     assert found.degrees_of_freedom[0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_an_effect_that_no_point_told_of_predicts_as_a_new_one(
+    make_prior: Callable[..., Prior], make_rows: Callable[..., Rows]
+) -> None:
+    """Its variance is the prior's, as heavy in the tails as the noise that the prior takes it from."""
+    prior = make_prior(sd=0.05, noise=NOISE)
+    variances = [NOISE.configuration_log_sd**2, NOISE.run_log_sd**2]
+    told_nothing = replace(
+        Posterior.from_prior(prior),
+        mean=np.append(prior.mean, [0.0, 0.0]),
+        covariance=np.diag([*np.diag(prior.covariance), *variances]),
+        num_configurations=1,
+    )
+    rows = make_rows(num_steps=[3] * 4, configuration=[0, NEW, 0, NEW], run=[0, 0, NEW, NEW])
+    found = told_nothing.predict(rows)
+    np.testing.assert_allclose(found.log_sd, found.log_sd[3], rtol=1e-9)
+    np.testing.assert_allclose(found.degrees_of_freedom, found.degrees_of_freedom[3], rtol=1e-9)
+    # the prior's own variance is normal: it makes the tails lighter than those of the noise
+    assert found.degrees_of_freedom[3] > 1.1 * NOISE.degrees_of_freedom

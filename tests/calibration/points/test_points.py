@@ -111,12 +111,6 @@ def test_throughput_per_user_or_gpu_is_said(tmp_path: Path) -> None:
     assert points.frame["throughput_scope"].tolist() == ["aggregate", "per_user"]
 
 
-def test_rows_cheaper_than_a_step_are_named(tmp_path: Path) -> None:
-    points = read_points(table(tmp_path, "tau,tok/s,baseline\n1.5,240,120\n2,240,120\n"))
-    (warning,) = points.warnings  # exactly 1 is possible
-    assert (warning.code, warning.lines) == ("round_cost_below_one", (2,))
-
-
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.name)
 def test_what_is_written_reads_back_the_same(path: Path, tmp_path: Path) -> None:
     points = read_points(path)

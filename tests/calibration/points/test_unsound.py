@@ -47,6 +47,13 @@ def test_sound_points_are_all_kept(tmp_path: Path) -> None:
     assert soundness.warnings == ()
 
 
+def test_a_round_cheaper_than_a_step_is_named_and_one_of_a_step_is_not(tmp_path: Path) -> None:
+    # 2.3 x 90 / 207 is 1, and in doubles a little less; 2.299 x 90 / 207 is less
+    points = points_of(tmp_path, "k,tau,tok/s,baseline\n3,2.3,207,90\n3,2,160,80\n3,2.299,207,90\n")
+    assert implied_round_cost(points.frame)[0] < 1
+    assert [w.lines for w in points.warnings if w.code == "round_cost_below_one"] == [(4,)]
+
+
 @pytest.mark.parametrize(("round_cost", "broken"), [(0.96, True), (0.98, False), (1.0, False)])
 def test_only_more_than_noise_breaks_a_baseline(
     tmp_path: Path, round_cost: float, broken: bool
