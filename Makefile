@@ -19,6 +19,8 @@ WORKERS ?= 2
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 export MPLBACKEND := agg
+# Rewriting the tests for pytest takes as long as loading torch: kept beside them, whatever the shell says.
+export PYTHONDONTWRITEBYTECODE :=
 
 PYTEST := $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Collected only by a process that interprets kernels.

@@ -145,14 +145,15 @@ def row_groups(frame: pd.DataFrame, columns: Sequence[str]) -> NDArray[np.intp]:
     >>> row_groups(frame, ("gpu", "tp_size")).tolist()
     [0, 1, 0]
     """
-    if frame.empty:
-        return np.zeros(0, dtype=np.intp)
-    cells = frame[list(columns)]
-    if "throughput_scope" in columns:
-        cells = cells.assign(throughput_scope=cells["throughput_scope"].replace("aggregate", ""))
-    return np.asarray(
-        cells.groupby(list(columns), sort=False, dropna=False).ngroup().to_numpy(), dtype=np.intp
-    )
+    cells = {name: frame[name].tolist() for name in columns}
+    if "throughput_scope" in cells:
+        cells["throughput_scope"] = [
+            "" if c == "aggregate" else c for c in cells["throughput_scope"]
+        ]
+    alike = ([None if c != c else c for c in each] for each in cells.values())  # noqa: PLR0124 - nan
+    numbers_of: dict[tuple[object, ...], int] = {}
+    groups = [numbers_of.setdefault(key, len(numbers_of)) for key in zip(*alike, strict=True)]
+    return np.array(groups, dtype=np.intp)
 
 
 def row_key(frame: pd.DataFrame, row: int, columns: Sequence[str]) -> Key:
@@ -194,6 +195,8 @@ def warn_rows(
     frame: pd.DataFrame, rows: NDArray[np.bool_], code: str, message: str
 ) -> tuple[Note, ...]:
     """Return a note on some rows, one for each file that they are in."""
+    if not rows.any():
+        return ()
     found = frame.loc[rows, ["file", "line"]]
     return tuple(
         Note(code, message, Path(str(file)), tuple(lines.tolist()))

@@ -50,7 +50,7 @@ def shell(line: str, folder: Path, **settings: str) -> "subprocess.CompletedProc
 
 
 @POSIX
-@sample(3)
+@sample(2)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_reader_that_goes_away_is_no_error(folder: Path, command: str) -> None:
     run = shell(f"specmodel {command} 2> said | head -c 0; echo ${{PIPESTATUS[0]}}", folder)
@@ -61,7 +61,7 @@ def test_a_reader_that_goes_away_is_no_error(folder: Path, command: str) -> None
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
-@sample(3)
+@sample(2)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_full_device_is_one_plain_line(folder: Path, command: str) -> None:
     run = shell(f"specmodel {command} > /dev/full", folder)
@@ -77,7 +77,7 @@ def test_a_full_device_for_errors_still_fails(folder: Path) -> None:
 
 
 @POSIX
-@sample(3)
+@sample(2)
 @pytest.mark.parametrize(
     "settings",
     [

@@ -17,9 +17,11 @@ from calibration.evaluate_splits import (
 )
 from calibration.points.packaged import packaged_table
 from calibration.points.table import numbers, texts
+from calibration.report.evaluation_text import print_evaluation
 from specmodel.errors import FitError, ParameterError, UnknownKeyError
 
 SOUND_TARGETS = 7
+README = Path(__file__).parents[2] / "README.md"
 
 
 @cache
@@ -75,6 +77,17 @@ def test_intervals_of_the_prior_alone_do_not_fall_short() -> None:
     """With no row they cover about 96 %: few systems make a wide prior."""
     overall = {one.split: one for one in evaluation_of_specbundle().overall}["0 rows"]
     assert 0.87 <= overall.coverage <= 0.97
+
+
+def test_the_readme_shows_this_evaluation(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    print_evaluation(evaluation_of_specbundle(), ())
+    said = capsys.readouterr().out.partition("Error:")[0]
+    shown = [line.rstrip() for line in said[said.index("Mean over") :].rstrip().splitlines()]
+    assert len(shown) == 8
+    assert "\n".join(shown) in README.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("split", ["workload", "config"])

@@ -13,6 +13,7 @@ from drafter.checks import check_rounds, reference_device
 from drafter.public_models import public_shape
 from drafter.reference import DraftModel
 from drafter.report.inspection_text import checks_text
+from tests.extent import sample
 
 
 @pytest.mark.parametrize(
@@ -88,6 +89,7 @@ def read_meta(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DraftModel, "_check", lambda *_: None)
 
 
+@sample(5)
 @pytest.mark.usefixtures("read_meta")
 @pytest.mark.parametrize("case", check_cases(), ids=lambda case: f"{case.name}, {case.dtype}")
 def test_the_whole_reference_computes_where_it_is_placed(case: CheckCase) -> None:

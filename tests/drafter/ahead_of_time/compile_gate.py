@@ -4,9 +4,9 @@ A program of its own: `python compile_gate.py SM ...` prints one JSON line per v
 targets. The launch functions run on tensors without data, as they would on that target; each launch is
 built instead of made. Sizes of a model are run-time arguments of a kernel, so few variants serve every
 public shape at every load. Of variants that differ in nothing but what they are given (bias, residual,
-norm, index, alignment) the one that is given most is built; with `--few` at most four of these of each
-kernel, with `--all` every variant, and those of fp32 weights. What is printed is kept in build/, and
-printed again until a file of `drafter` or the compiler changes.
+norm, index, alignment) the one that is given most is built; with `--few` the first and the last of these of
+each kernel, with `--all` every variant, and those of fp32 weights. What is printed is kept in build/, and
+printed again until a module of `drafter` that is loaded here, its data or the compiler changes.
 """
 
 import hashlib
@@ -144,17 +144,18 @@ def main(sm: int, extent: str) -> None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         unfinished = kept.with_suffix(f".{os.getpid()}")
         unfinished.write_text("".join(built_for(sm, extent)), encoding="utf-8")
+        assert kept == kept_for(sm, extent), "a module that was loaded late is not in the name"
         unfinished.replace(kept)
     sys.stdout.write(kept.read_text(encoding="utf-8"))
 
 
 def kept_for(sm: int, extent: str) -> Path:
     """Where the lines of a target are kept: named by everything that decides about them."""
-    sources = [
-        path for path in (ROOT / "drafter").rglob("*") if path.suffix in {".py", ".toml", ".csv"}
-    ]
+    loaded = [module.__file__ for name, module in sys.modules.items() if name[:7] == "drafter"]
+    sources = {Path(file) for file in (*loaded, __file__) if file}
+    sources |= {*(ROOT / "drafter" / "data").iterdir()}
     digest = hashlib.sha256(f"{triton.__version__} {torch.__version__} {sm} {extent}".encode())
-    for path in (*sorted(sources), Path(__file__)):
+    for path in sorted(sources):
         digest.update(
             f"{path.relative_to(ROOT)} {path.stat().st_size} ".encode() + path.read_bytes()
         )
@@ -191,17 +192,12 @@ def fullest(variants: Iterable[Variant]) -> list[Variant]:
     return list(best.values())
 
 
-def spread(variants: Iterable[Variant], most: int = 4) -> list[Variant]:
-    """Of each kernel at most so many, from the first that is asked for to the last."""
+def spread(variants: Iterable[Variant]) -> list[Variant]:
+    """Of each kernel the first that is asked for and the last."""
     of: dict[str, list[Variant]] = {}
     for variant in variants:
         of.setdefault(variant.kernel, []).append(variant)
-    places = [place / (most - 1) for place in range(most)]
-    return [
-        several[place]
-        for several in of.values()
-        for place in sorted({round(each * (len(several) - 1)) for each in places})
-    ]
+    return [one for each in of.values() for one in dict.fromkeys((each[0], each[-1]))]
 
 
 def given(variant: Variant) -> tuple[int, int]:

@@ -1,7 +1,7 @@
-"""Machine code of every kernel, without a GPU: a few variants for sm_90, in `make prove` all of five targets.
+"""Machine code of every kernel, without a GPU: two variants for sm_90, in `make prove` all of five targets.
 
-`compile_gate.py` builds in processes of its own and keeps what it found in build/ until a source of
-`drafter` changes. SPECMODEL_TRITON36_PYTHON names the interpreter of a second environment (torch, triton
+`compile_gate.py` builds in processes of its own and keeps what it found in build/ until a source of the
+kernels changes. SPECMODEL_TRITON36_PYTHON names the interpreter of a second environment (torch, triton
 3.6, numpy below 2.4) for the older compiler; SPECMODEL_WHOLE_GATE=1 builds every variant, not the fullest
 of each, in about ten minutes.
 """

@@ -15,9 +15,9 @@ from drafter.reference import DraftModel, draft_chain, draft_tree
 from drafter.reference.example import example_spec
 from drafter.spec import DraftSpec, LatentHeads
 from specmodel.errors import ParameterError
-from tests.extent import prove, sample
+from tests.extent import extent, prove, sample
 
-CAPACITY = 48
+CAPACITY = extent(test=24, prove=48)
 LATENT = LatentHeads(query_rank=12, kv_rank=10, nope_dim=6, rope_dim=4, value_dim=5)
 Weights = dict[str, torch.Tensor]
 Engine = Callable[..., DraftEngine]
@@ -84,11 +84,11 @@ def test_a_padded_batch_drafts_what_each_request_drafts_alone(
     spec: DraftSpec, weights: Weights, engine: Engine
 ) -> None:
     given = inputs(spec, accepted=[3, 1, 2], before=[0, 0, 0])
-    drafted = engine(most_requests=3).draft(*given, num_steps=4)
+    drafted = engine(most_requests=3).draft(*given, num_steps=3)
     assert isinstance(drafted, DraftedChain)
     model = DraftModel(spec, weights, dtype=torch.float64)
     for request in range(3):
-        truth = draft_chain(model, *row(given, request), num_steps=4)
+        truth = draft_chain(model, *row(given, request), num_steps=3)
         assert drafted.tokens[request].tolist() == truth.tokens.tolist()
         torch.testing.assert_close(
             drafted.scores[request].double(), truth.log_probs.cumsum(0), rtol=1e-5, atol=1e-5

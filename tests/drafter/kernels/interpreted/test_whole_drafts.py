@@ -13,7 +13,7 @@ from drafter.reference.draft_model import DraftModel
 from drafter.reference.drafts import Frontier, draft_chain
 from drafter.reference.layer import KvCache
 from drafter.spec import DraftSpec, LatentHeads, Rope
-from tests.extent import prove, sample
+from tests.extent import extent, prove, sample
 
 SPEC = DraftSpec(
     hidden_size=96,
@@ -53,7 +53,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
 }
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
-STEPS, BATCH, MOST = 4, 2, 5
+STEPS, BATCH, MOST = extent(test=3, prove=4), 2, 5
 
 
 class Round(NamedTuple):

@@ -85,7 +85,7 @@ def nothing_written(*arguments: Any) -> None:
     arguments[2].fill_(float("nan"))
 
 
-@sample(3)
+@sample(2)
 @pytest.mark.parametrize(
     ("product", "tokens", "damage"),
     [
