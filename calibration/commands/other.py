@@ -58,7 +58,8 @@ def ingest(*, files: tuple[Path, ...], output: Path | None, explain: bool, as_js
     FILES are files or folders, recognised by their content: SGLang server logs, bench_speculative,
     bench_serving, bench_one_batch_server, server info, meta_info, SpecForge results; vLLM logs,
     bench serve results, per-request metrics; Prometheus scrapes; TensorRT-LLM, llama.cpp,
-    speculators, Model-Optimizer and AIPerf results; tables of points. Plain or gzip.
+    speculators, Model-Optimizer and AIPerf results; tables of points, also in Markdown. Plain or
+    gzip.
 
     \b
     specmodel ingest server.log baseline.log -o bench.csv

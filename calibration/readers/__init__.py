@@ -16,6 +16,7 @@ from calibration.readers import (
     llamacpp_server_log,
     llamacpp_timings,
     modelopt_acceptance,
+    pasted_tables,
     points_csv,
     sglang_bench_one_batch_server,
     sglang_bench_one_batch_server_markdown,
@@ -114,6 +115,7 @@ READERS: Final[tuple[Reader, ...]] = (
     speculators_perf,
     speculators_acceptance,
     points_csv,
+    pasted_tables,
 )
 
 _JSON = re.compile(r'\s*(?:\{\s*(?:["}]|$)|\[\s*(?:[{\["\]]|-?[\d.eE+]+\s*[,\]]|$))')

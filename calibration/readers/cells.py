@@ -1,14 +1,72 @@
 """One cell of a table: its value in the unit of its column, or why it is none."""
 
 import math
+import re
+from typing import NamedTuple
 
-from calibration.readers.columns import SCOPES, SPEEDUP, Column, Kind, scope_of
+from calibration.readers.columns import RATE, SCOPES, TIME_UNITS, Column, Kind, scope_of
 from calibration.readers.numerals import NumeralError, parse_list, parse_number
 from calibration.readers.reading import Cell
 from specmodel.errors import LeftOut
-from specmodel.units import PERCENT
+from specmodel.units import KILO, PERCENT
 
 _LARGEST = 1e30  # beyond it nothing was measured, and products of three would overflow
+
+_NUMBER = r"[+-]?(?:\d[\d.,'\u202f ]*\d|\d|\.\d+)(?:[eE][+-]?\d+)?"
+_UNIT = r"(?:%|\u00d7|[^\W\d_][^\d\s()]*|)"
+_DRESSED = re.compile(
+    rf"[~\u2248]?\s*(?P<number>{_NUMBER})\s*(?P<unit>{_UNIT})"
+    rf"(?:\s*(?:\u00b1|\+/-)\s*(?P<spread>{_NUMBER})\s*(?P<of_spread>{_UNIT}))?"
+    r"\s*(?:\((?P<remark>[^()]*)\))?\s*"
+)
+_REPEATS = re.compile(r"\s+/\s+|(?<=\d)/(?=\d)")
+_FASTER = re.compile(rf"(?P<number>{_NUMBER})\s*(?P<unit>x|\u00d7|%|\u500d)", re.IGNORECASE)
+_MOST_CHARACTERS = 80
+
+
+class Dressed(NamedTuple):
+    """A number as people write it in a table."""
+
+    number: str  # the number alone
+    unit: str = ""  # behind it, in lower case
+    spread: str = ""  # behind a plus-minus sign
+    remark: str = ""  # in brackets behind it
+
+
+def dressed(written: str) -> Dressed | None:
+    """Return what a cell says around its number, None where it is something else."""
+    text = written.replace("\N{MINUS SIGN}", "-")
+    found = _DRESSED.fullmatch(text) if len(text) <= _MOST_CHARACTERS else None
+    if found is None:
+        return None
+    spread = (found["spread"] or "") + ("%" if found["of_spread"] == "%" else "")
+    remark = (found["remark"] or "").strip()
+    return Dressed(found["number"], found["unit"].casefold(), spread, remark)
+
+
+def unit_family(written: str) -> str:
+    """Return whether a cell has a unit of a ``rate`` or a ``time``; empty where it has neither."""
+    unit = (dressed(written) or Dressed("")).unit
+    return "time" if unit in TIME_UNITS else "rate" if unit and RATE.search(unit) else ""
+
+
+def repeats(written: str) -> tuple[str, ...]:
+    """Return the numbers of several runs in one cell, ``90 / 92``; one where it holds no more."""
+    parts = _REPEATS.split(written)
+    return tuple(parts) if len(parts) > 1 and all(map(dressed, parts)) else (written,)
+
+
+def faster(written: str) -> float | None:
+    """Return the speed-up that a text says, ``1.58x`` or ``+58 %``; None where it says none."""
+    text = written.strip().replace("\N{MINUS SIGN}", "-")
+    found = _FASTER.fullmatch(text)
+    if found is None or (found["unit"] == "%" and text[0] not in "+-"):
+        return None
+    try:
+        value = parse_number(found["number"])
+    except NumeralError:
+        return None
+    return 1 + value * PERCENT if found["unit"] == "%" else value
 
 
 def read_cell(
@@ -17,22 +75,31 @@ def read_cell(
     """Return the value of a cell that is not empty, or why it is none."""
     if column.kind is Kind.TEXT:
         return _read_scope(written) if column.name == "throughput_scope" else written
-    if column is SPEEDUP:
-        written = written.rstrip("x\N{MULTIPLICATION SIGN} ")
+    number = written
+    found = dressed(written) if column.kind is not Kind.LIST else None
+    if column.name == "speedup" and faster(written) is not None:
+        number = str(faster(written))
+    elif found is not None and found.unit not in {"", "%"}:
+        own = _unit_factor(found.unit, column)
+        number, factor = (found.number, own) if own is not None else (written, factor)
+    elif found is not None and (found.spread or found.remark or not written[:1].isdigit()):
+        number = found.number + found.unit
     if factor == PERCENT:  # said by the header; a sign in the cell says the same
-        written = written.replace("%", "")
-    if "%" in written and not column.share:
+        number = number.replace("%", "")
+    if "%" in number and not column.share:
+        means = f"{column.name} is no share of anything; write the number itself"
+        if column.name == "speedup":
+            means = "it can be that much of the baseline or that much more; write 1.2x or +20 %"
         return LeftOut(
             code="not_a_number",
             column=column.name,
-            message=f"{written!r} has a percent sign, but {column.name} is no share of anything; "
-            "write the number itself",
+            message=f"{written!r} has a percent sign, but {means}",
         )
     try:
         if column.kind is Kind.LIST:
-            values = parse_list(written, decimal_comma=decimal_comma)
+            values = parse_list(number, decimal_comma=decimal_comma)
         else:
-            values = (parse_number(written, decimal_comma=decimal_comma),)
+            values = (parse_number(number, decimal_comma=decimal_comma),)
     except NumeralError as error:
         return LeftOut(code=error.code, column=column.name, message=error.message)
     values = tuple(value * factor for value in values)
@@ -40,6 +107,16 @@ def read_cell(
     if refusal is not None:
         return refusal
     return values if column.kind is Kind.LIST else values[0]
+
+
+def _unit_factor(unit: str, column: Column) -> float | None:
+    """Return the factor from a unit in a cell to that of its column, None where it cannot have it."""
+    rate = RATE.search(unit)
+    if column.name.endswith("_ms"):
+        return TIME_UNITS.get(unit)
+    if column.name.endswith("_per_s"):
+        return (KILO if rate["kilo"] else 1.0) if rate else None
+    return 1.0 if unit.startswith("tok") and not rate else None
 
 
 def _read_scope(written: str) -> str | LeftOut:

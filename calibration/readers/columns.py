@@ -1,10 +1,13 @@
-"""The canonical columns: their names, other names, kinds, bounds and scopes."""
+"""The columns that are known, and what they are called: the vocabulary of vocabulary.toml."""
 
 import math
 import re
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from specmodel.units import MICRO, MILLI
 
@@ -20,7 +23,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One canonical column of a points file."""
+    """One column that is known."""
 
     name: str  # its name, with the unit
     kind: Kind = Kind.TEXT  # what it holds
@@ -29,206 +32,55 @@ class Column:
     least: float = 0.0
     most: float = math.inf
     share: bool = False  # whether it is a part of a whole, which may be written in percent
+    open: bool = False  # whether its name can mean several things
     aliases: tuple[str, ...] = ()  # other names, normalised as `normalised_name` does, best first
-    # names that carry another unit, and the factor from that unit
-    scaled: tuple[tuple[str, float], ...] = ()
+    with_unit: tuple[str, ...] = ()  # names that mean it only together with its unit
 
 
-_THROUGHPUT_UNITS = (
-    *("tok/s", "tok_s", "tok_per_s", "tokens/s", "tokens_s", "tokens_per_s", "tps"),
-    *("tokens_per_second", "tok/sec", "tokens/sec"),
+_VOCABULARY: Final[Mapping[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("vocabulary.toml").read_text("utf-8")
 )
 
+# Words around the name of a column: which run it is of, how it was averaged, what names a run.
+WORDS: Final[Mapping[str, frozenset[str]]] = {
+    kind: frozenset(words) for kind, words in _VOCABULARY["words around"].items()
+}
 
-def _throughput(*prefixes: str) -> tuple[str, ...]:
-    """Return the names of a throughput after each prefix."""
-    return tuple(
-        prefix + name
-        for prefix in prefixes
-        for name in (
-            *("throughput", *_THROUGHPUT_UNITS),
-            *(f"throughput_{unit}" for unit in _THROUGHPUT_UNITS),
-        )
+_ALL: Final = tuple(
+    Column(
+        name=name,
+        kind=Kind(entry.get("kind", "text")),
+        aliases=tuple(entry.get("names", ())),
+        with_unit=tuple(entry.get("with_unit", ())),
+        **{key: entry[key] for key in ("zero", "least", "most", "share", "open") if key in entry},
     )
-
-
-def _time(*stems: str) -> tuple[tuple[str, float], ...]:
-    """Return the names of a time in other units than milliseconds."""
-    return tuple(
-        (f"{stem}_{unit}", factor)
-        for stem in stems
-        for unit, factor in (("s", 1 / MILLI), ("us", MICRO / MILLI))
-    )
-
-
-_BASELINES = ("baseline_", "base_", "no_spec_", "nospec_", "vanilla_", "baseline_output_")
-
-# Every canonical column, in the order of the file.
-COLUMNS: Final = (
-    Column(
-        name="accept_length",
-        kind=Kind.NUMBER,
-        zero=True,  # its own bound, 1, is checked with the row
-        aliases=(
-            *("acc_length", "accept_len", "acceptance_length", "mean_acceptance_length", "tau"),
-            *("mean_accept_length", "mean_accept_len", "avg_accept_length", "avg_accept_len"),
-            *("average_acceptance_length", "average_accept_length", "avg_acceptance_length"),
-            *("acc_len", "acceptance_len", "mean_acc_length", "mean_acc_len", "avg_acc_length"),
-            *("spec_accept_length", "avg_spec_accept_length", "spec_decode_acceptance_length"),
-            *("tokens_per_round", "\N{GREEK SMALL LETTER TAU}"),
-        ),
-    ),
-    Column(
-        name="output_tokens_per_s",
-        kind=Kind.NUMBER,
-        aliases=(
-            "output_token_throughput",
-            *_throughput("output_", "spec_", "speculative_", "gen_", "generation_", "", "e2e_"),
-        ),
-    ),
-    Column(
-        name="baseline_tokens_per_s",
-        kind=Kind.NUMBER,
-        aliases=("baseline", "baseline_throughput", "baseline_tok/s", *_throughput(*_BASELINES)),
-    ),
-    Column(
-        name="batch_size",
-        kind=Kind.NUMBER,
-        least=0.5,  # a mean in flight; a lone client that waits is somewhat below 1
-        most=1e6,
-        aliases=("bs", "batch", "concurrency", "batchsize", "max_concurrency"),
-    ),
-    Column(
-        name="num_steps",
-        kind=Kind.WHOLE,
-        zero=True,
-        most=1024,
-        aliases=(
-            *("depth", "k", "num_speculative_tokens", "nextn", "speculative_num_steps", "steps"),
-            *("spec_steps", "spec_num_steps", "num_spec_tokens", "draft_depth", "gamma"),
-            *("speculative_num_tokens", "num_speculative_steps"),
-        ),
-    ),
-    Column(
-        name="topk",
-        kind=Kind.WHOLE,
-        zero=True,  # of a baseline row
-        most=65536,
-        aliases=("eagle_topk", "speculative_eagle_topk", "spec_topk", "draft_topk"),
-    ),
-    Column(
-        name="num_draft_tokens",
-        kind=Kind.NUMBER,
-        zero=True,  # of a baseline row
-        least=1,
-        most=65536,
-        aliases=("speculative_num_draft_tokens", "spec_num_draft_tokens", "num_verify_tokens"),
-    ),
-    Column(
-        name="context_tokens",
-        kind=Kind.NUMBER,
-        zero=True,
-        most=1e9,
-        aliases=("context", "context_length", "context_len", "ctx", "ctx_len", "ctx_tokens"),
-    ),
-    Column(
-        name="output_tokens",
-        kind=Kind.NUMBER,
-        aliases=("output_length", "output_len", "osl", "mean_output_tokens"),
-    ),
-    Column(
-        name="ttft_ms",
-        kind=Kind.NUMBER,
-        zero=True,
-        aliases=("mean_ttft_ms", "avg_ttft_ms"),
-        scaled=_time("ttft", "mean_ttft", "avg_ttft"),
-    ),
-    Column(
-        name="step_time_ms",
-        kind=Kind.NUMBER,
-        aliases=("round_time_ms", "mean_step_time_ms"),
-        scaled=_time("step_time", "round_time", "mean_step_time"),
-    ),
-    Column(
-        name="baseline_step_time_ms",
-        kind=Kind.NUMBER,
-        aliases=("decode_step_time_ms", "base_step_time_ms", "baseline_step_ms"),
-        scaled=_time("baseline_step_time", "decode_step_time", "base_step_time"),
-    ),
-    Column(
-        name="spread",
-        kind=Kind.NUMBER,
-        zero=True,
-        share=True,
-        aliases=("relative_sd", "rel_sd", "cv"),
-    ),
-    Column(
-        name="full_accuracy",
-        kind=Kind.LIST,
-        zero=True,
-        share=True,
-        aliases=(
-            *("full_accuracies", "full_acc", "survival", "joint_accuracy"),
-            *("per_position_acceptance_rate", "per_position_acceptance_rates"),
-            *("acceptance_rate_per_position", "acceptance_rates_per_position"),
-        ),
-    ),
-    Column(
-        name="verify_rounds",
-        kind=Kind.NUMBER,
-        aliases=("num_rounds", "num_verify_rounds", "spec_verify_ct", "num_verify_steps"),
-    ),
-    Column(name="temperature", kind=Kind.NUMBER, zero=True, aliases=("temp",)),
-    Column(name="dtype", aliases=("precision", "data_type")),
-    Column(name="variant"),
-    Column(name="throughput_scope", aliases=("tok_s_unit", "scope")),
-    Column(name="num_experts", kind=Kind.WHOLE, zero=True, aliases=("experts", "n_experts")),
-    Column(
-        name="experts_per_token",
-        kind=Kind.WHOLE,
-        zero=True,
-        aliases=("num_experts_per_tok", "experts_per_tok", "num_experts_per_token"),
-    ),
-    Column(name="workload", aliases=("dataset", "dataset_name", "task", "benchmark")),
-    Column(
-        name="target_model",
-        aliases=("model", "target", "target_model_name", "model_name", "target_model_path"),
-    ),
-    Column(
-        name="draft_model",
-        aliases=("drafter", "draft_model_name", "draft_model_path", "speculative_draft_model_path"),
-    ),
-    Column(
-        name="algorithm",
-        aliases=("speculative_algorithm", "spec_algorithm", "algo", "speculative_algo"),
-    ),
-    Column(name="engine", aliases=("framework", "serving_engine")),
-    Column(name="engine_version"),
-    Column(name="gpu", aliases=("gpu_type", "gpu_name", "gpu_model", "accelerator")),
-    Column(name="num_gpus", kind=Kind.WHOLE, aliases=("n_gpus", "num_gpu", "gpu_count")),
-    Column(
-        name="tp_size",
-        kind=Kind.WHOLE,
-        aliases=("tp", "tensor_parallel_size", "tensor_parallel", "tensor_parallelism"),
-    ),
-    Column(name="interconnect"),
-    Column(name="source_id", aliases=("source",)),
-    Column(name="source_url", aliases=("url",)),
-    Column(name="date"),
-    Column(name="notes", aliases=("note", "comment", "comments")),
+    for name, entry in _VOCABULARY.items()
+    if name != "words around"
 )
+_NUM_CANONICAL = [column.name for column in _ALL].index("notes") + 1
 
-# Read and used, but not kept: it gives the baseline where there is none.
-SPEEDUP: Final = Column(
-    name="speedup",
-    kind=Kind.NUMBER,
-    aliases=("speed_up", "speedup_x", "speed_up_x", "speedup_factor"),
-)
+# Every canonical column, in the order of the file; and those that others follow from.
+COLUMNS: Final = _ALL[:_NUM_CANONICAL]
+DERIVING: Final = _ALL[_NUM_CANONICAL:]
 
 CANONICAL_NAMES: Final = tuple(column.name for column in COLUMNS)
 NUMBER_NAMES: Final = tuple(c.name for c in COLUMNS if c.kind in {Kind.NUMBER, Kind.WHOLE})
 TEXT_NAMES: Final = tuple(c.name for c in COLUMNS if c.kind is Kind.TEXT)
 
+
+# A rate of tokens at the end of a name or alone; and a time, in milliseconds.
+RATE: Final = re.compile(
+    r"(?:^|_|(?<=[^\x00-\x7f]))(?:(?P<kilo>k)?(?:tok(?:en)?s?|t)(?:/|_per_|_|/_)s(?:ec(?:ond)?)?|tps)"
+    r"(?:(?:/|_per_|_|_/_)(?P<scope>user|request|req|sequence|seq|stream|gpu|device|card))?(?=_|$)"
+)
+TIME: Final = re.compile(r"(?:^|_)(ms|s|secs?|seconds?|us|\u03bcs|\u79d2|\u6beb\u79d2)(?=_|$)")
+TIME_UNITS: Final = {
+    "ms": 1.0,
+    "\u6beb\u79d2": 1.0,
+    "us": MICRO / MILLI,
+    "\u03bcs": MICRO / MILLI,
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds", "\u79d2"), 1 / MILLI),
+}
 
 # What a throughput may be counted over.
 SCOPES: Final = ("aggregate", "per_user", "per_gpu")

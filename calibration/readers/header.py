@@ -1,19 +1,39 @@
-"""What the header of a file means: names without case, blanks and units, matched to columns."""
+"""What the headings of a table mean: names in any wording, with their units, runs and statistics."""
 
 import difflib
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from calibration.readers.columns import COLUMNS, SPEEDUP, Column, Kind, scope_of
-from specmodel.units import KILO, MICRO, MILLI, PERCENT
+from calibration.readers.columns import (
+    COLUMNS,
+    DERIVING,
+    RATE,
+    TIME,
+    TIME_UNITS,
+    WORDS,
+    Column,
+    Kind,
+    scope_of,
+)
+from specmodel.units import KILO, PERCENT
 
-_UNIT = re.compile(r"\s*[\(\[]([^()\[\]]*)[\)\]]\s*$")
-_BLANKS = re.compile(r"[\s\-]+")
-_TIME_UNITS = {"ms": 1.0, "s": 1 / MILLI, "sec": 1 / MILLI, "us": MICRO / MILLI}
-_TIME_UNITS["\N{MICRO SIGN}s"] = _TIME_UNITS["\N{GREEK SMALL LETTER MU}s"] = MICRO / MILLI
+_MARKUP = re.compile(r"<[^<>]{0,80}>|[*`\u2020\u2021\u2190-\u21ff\u25a0-\u25ff\u2b00-\u2bff]")
+_BRACKETS = re.compile(r"[\(\[]([^()\[\]]*)[\)\]]")
+_BLANKS = re.compile(r"(?:[\s\-\u2010-\u2014_:,]|\.(?=[\s_]|$))+")
+_SCRIPTS = re.compile(r"(?<=[a-z0-9/])(?=[\u3040-\u9fff])|(?<=[\u3040-\u9fff])(?=[a-z0-9])")
+_SPECULATIVE_DECODING = re.compile(r"spec(?:ulative)?_decod(?:e|ing)(?=_|$)")
+_SCOPE = re.compile(r"(?:^|_)(?:per_|/)(user|request|req|sequence|stream|gpu|device|card)(?=_|$)")
+_GIVEN = re.compile(
+    r"(?<!\w)(k|depth|num_steps|num_speculative_tokens|gamma|\u03b3|nextn|bs|batch(?:[ _]size)?|"
+    r"concurrency|conc|\u5e76\u53d1)[ ]*[=:][ ]*(\d{1,6})(?!\w)",
+    re.IGNORECASE,
+)
+_RUNS = re.compile(r"(?:runs?|#|mean of|avg of|n ?=)? ?\d+(?: ?/ ?(?:run |#)?\d+)*(?: runs?)?")
 _NOT_TOKENS = ("req", "token/req", "k", "ktok", "ktokens", "kb", "mb")
+_WORST = 10_000  # rank of a median beside a mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,92 +45,184 @@ class HeaderColumn:
     column: Column | None  # what it means, None where that is not known
     factor: float = 1.0  # from the unit of the file to the unit of the column
     scope: str = ""  # what the throughput is counted over, where the unit says it (``tok/s/user``)
+    in_cells: bool = False  # whether the cells have the unit, without which it is not known
+    given: tuple[tuple[str, float], ...] = ()  # what the heading says of all its cells: ``k=3``
+    rank: int = 0  # how good a name it is; 0 is the canonical name
 
 
-_Meaning = tuple[Column, int, float]  # rank: 0 is the canonical name
+_KNOWN: Final = {column.name: column for column in (*COLUMNS, *DERIVING)}
+# What a name means, how good a name it is, and whether it means that only with its unit.
+_NAMES: Final[dict[str, tuple[Column, int, bool]]] = {
+    name: (column, rank, rank > len(column.aliases))
+    for column in _KNOWN.values()
+    for rank, name in enumerate((column.name, *column.aliases, *column.with_unit))
+}
+_AROUND: Final = WORDS["baseline"] | WORDS["speculative"] | WORDS["filler"] | WORDS["aggregate"]
+_LONG = [
+    re.escape(word)
+    for word in _AROUND | WORDS["statistic"]
+    if ord(word[0]) > 0x2FF and len(word) > 1
+]
+_TOUCHING = re.compile("|".join(sorted(_LONG, key=len, reverse=True)))
+_BASELINES: Final = {
+    "output_tokens_per_s": "baseline_tokens_per_s",
+    "decode_tokens_per_s": "baseline_decode_tokens_per_s",
+    "step_time_ms": "baseline_step_time_ms",
+    "tpot_ms": "baseline_tpot_ms",
+}
 
 
-def _meanings() -> dict[str, _Meaning]:
-    """Return what every known name means; no name may mean two things."""
-    known: dict[str, _Meaning] = {}
-    for column in (*COLUMNS, SPEEDUP):
-        names = [(name, 1.0) for name in (column.name, *column.aliases)]
-        for rank, (name, factor) in enumerate([*names, *column.scaled]):
-            if known.setdefault(name, (column, rank, factor))[0] is not column:
-                raise AssertionError(f"{name} names {known[name][0].name} and {column.name}")
-    return known
-
-
-_MEANINGS: Final = _meanings()
+def plain(written: str) -> str:
+    """Return a cell or heading without emphasis, tags and arrows."""
+    return _MARKUP.sub("", unicodedata.normalize("NFKC", written)).strip()
 
 
 def normalised_name(written: str) -> str:
     """Return a column name in lower case, with underscores and without a unit in brackets."""
-    return _BLANKS.sub("_", _UNIT.sub("", written).strip()).casefold()
+    return _BLANKS.sub("_", _BRACKETS.sub(" ", plain(written)).strip()).strip("_").casefold()
 
 
 def canonical_name(written: str) -> str | None:
     """Return the canonical column that a name stands for, None where it is not known."""
-    found = _MEANINGS.get(normalised_name(written))
-    return found[0].name if found else None
+    found = _meaning(0, _BRACKETS.sub(" ", written))
+    known = found.column is not None and not found.in_cells
+    return found.column.name if known and found.column in COLUMNS else None
 
 
 def closest_name(written: str) -> str | None:
     """Return the known name that is spelled most like an unknown one, None where none is close."""
-    close = difflib.get_close_matches(normalised_name(written), _MEANINGS, n=1, cutoff=0.8)
+    close = difflib.get_close_matches(normalised_name(written), _NAMES, n=1, cutoff=0.8)
     return close[0] if close else None
 
 
-def match_header(names: Sequence[str]) -> tuple[HeaderColumn, ...]:
+def role_of(text: str) -> str:
+    """Return whether a text is of a run ``baseline`` or ``speculative``; empty where it says neither."""
+    words = set(_BLANKS.sub("_", plain(text).casefold()).split("_"))
+    if words & WORDS["baseline"]:
+        return "baseline"
+    return "speculative" if words & WORDS["speculative"] else ""
+
+
+def is_label(written: str) -> bool:
+    """Return whether a heading is that of a column that names the runs."""
+    return normalised_name(written) in WORDS["label"]
+
+
+def said_of_run(label: str) -> dict[str, float]:
+    """Return what the name of a run says of it: its depth, its batch, that it drafts nothing."""
+    said = dict(_given(plain(label)))
+    if "num_steps" not in said and role_of(label) == "baseline":
+        said["num_steps"] = 0.0
+    return said
+
+
+def match_header(
+    names: Sequence[str], families: Mapping[int, str] | None = None
+) -> tuple[HeaderColumn, ...]:
     """Return what the columns of a file mean; columns without a name are left out.
 
     Where two columns mean the same, the one with the better name has it (the canonical name,
-    then the aliases in their order, then the first), and the other counts as not known.
+    then the aliases in their order, then the first), and the other counts as not known. `families`
+    says whether the cells of a column have a unit of a rate or of a time.
     """
-    best: dict[str, tuple[int, int]] = {}
-    read: list[HeaderColumn] = []
-    for index, written in enumerate(names):
-        if not written.strip():
-            continue
-        found = _MEANINGS.get(normalised_name(written))
-        unit = _read_unit(written, found[0]) if found else None
-        if found is None or unit is None:
-            read.append(HeaderColumn(index=index, written=written.strip(), column=None))
-            continue
-        column, rank, factor = found
-        best[column.name] = min(best.get(column.name, (rank, index)), (rank, index))
-        read.append(
-            HeaderColumn(
-                index=index,
-                written=written.strip(),
-                column=column,
-                factor=factor * unit[0],
-                scope=unit[1],
-            )
-        )
+    read = [_meaning(index, written) for index, written in enumerate(names) if written.strip()]
+    for place, one in enumerate(read):
+        if one.column is not None and one.in_cells:
+            family = "time" if one.column.name.endswith("_ms") else "rate"
+            if (families or {}).get(one.index) != family:
+                read[place] = replace(one, column=None)
+    best: dict[tuple[object, ...], tuple[int, int]] = {}
+    for one in read:
+        if one.column is not None:
+            key = (one.column.name, one.given)
+            best[key] = min(best.get(key, (one.rank, one.index)), (one.rank, one.index))
     return tuple(
-        c
-        if c.column is None or best[c.column.name][1] == c.index
-        else HeaderColumn(index=c.index, written=c.written, column=None)
-        for c in read
+        one
+        if one.column is None or best[one.column.name, one.given][1] == one.index
+        else replace(one, column=None)
+        for one in read
     )
 
 
-def _read_unit(written: str, column: Column) -> tuple[float, str] | None:
-    """Return factor and scope of a unit in brackets, None where the column cannot have it."""
-    found = _UNIT.search(written)
-    unit = found[1].strip().casefold().replace(" ", "") if found else ""
-    if column.name.endswith("_ms") and unit:
-        factor = _TIME_UNITS.get(unit)
-        return None if factor is None else (factor, "")
-    if unit == "%" and column.kind is not Kind.TEXT:
+def _meaning(index: int, written: str) -> HeaderColumn:
+    """Return what one heading means."""
+    text = plain(written)
+    given = _given(text)
+    unknown = HeaderColumn(index=index, written=written.strip(), column=None, given=given)
+    text = _GIVEN.sub(" ", text)
+    name = normalised_name(text)
+    remarks = [_BLANKS.sub("_", one.strip()).casefold() for one in _BRACKETS.findall(text)]
+    around = [one for one in remarks if {*one.split("_")} <= _AROUND | WORDS["statistic"]]
+    stem = _SPECULATIVE_DECODING.sub("speculative", _SCRIPTS.sub("_", name))
+    stem = _TOUCHING.sub(r"_\g<0>_", stem)
+    rate = RATE.search(stem)
+    time = None if rate else TIME.search(stem)
+    unit = rate or time
+    stem = stem[: unit.start()] + stem[unit.end() :] if unit else stem
+    per = _SCOPE.search(stem)
+    scope = scope_of((rate and rate["scope"]) or (per and per[1]) or "") or ""
+    words = [word for word in "_".join((_SCOPE.sub("_", stem), *around)).split("_") if word]
+    named = [word for word in words if word not in WORDS["statistic"]]
+    base = "_".join(word for word in named if word not in _AROUND)
+    tried = next((one for one in (name, "_".join(named), base) if one in _NAMES), None)
+    others = {word for one in remarks for word in one.split("_")}
+    others |= {*words} if tried != name else set()
+    if tried is None or others & WORDS["other"]:
+        return unknown
+    column, rank, needs_unit = _NAMES[tried]
+    if tried == base != name and role_of("_".join(words)) == "baseline":
+        if column.name not in _BASELINES:
+            return unknown
+        column = _KNOWN[_BASELINES[column.name]]
+    if tried == name:
+        rate = time = None
+    is_rate, is_time = column.name.endswith("_per_s"), column.name.endswith("_ms")
+    if (rate and not is_rate) or (time and not is_time):
+        return unknown
+    factor = KILO if rate and rate["kilo"] else TIME_UNITS[time[1]] if time else 1.0
+    has_unit = bool(rate or time)
+    for remark in remarks:
+        if remark in around or _RUNS.fullmatch(remark.replace("_", " ")):
+            continue
+        if column.open and remark in _NAMES and _NAMES[remark][0] in DERIVING:
+            column = _NAMES[remark][0]
+            continue
+        own = _read_unit(remark, column)
+        if own is None:
+            return unknown
+        has_unit |= bool(RATE.search(remark) or remark in TIME_UNITS or TIME.search(remark))
+        factor, scope = (
+            (own[0], own[1] or scope) if own[0] != 1.0 or own[1] or is_time else (factor, scope)
+        )
+    return replace(
+        unknown,
+        column=column,
+        factor=factor,
+        scope="" if scope == "aggregate" else scope,
+        in_cells=needs_unit and not has_unit,
+        rank=rank + _WORST * bool({"median", "p50"} & {*words}),
+    )
+
+
+def _given(text: str) -> tuple[tuple[str, float], ...]:
+    """Return what a text says of a run in the form ``k=3``, by column."""
+    found = ((_BLANKS.sub("_", key.casefold()), value) for key, value in _GIVEN.findall(text))
+    return tuple((_NAMES[key][0].name, float(value)) for key, value in found)
+
+
+def _read_unit(unit: str, column: Column) -> tuple[float, str] | None:
+    """Return factor and scope of a remark in brackets, None where the column cannot have it."""
+    short = unit.replace("_", "")
+    if column.name.endswith("_ms"):
+        return (TIME_UNITS[short], "") if short in TIME_UNITS else None
+    if short == "%" and column.kind is not Kind.TEXT:
         return (PERCENT, "") if column.share else None
-    if column.name.endswith("tokens_per_s"):
-        scope = scope_of(found[1] if found else "")
-        if unit.startswith("req") or (scope is None and unit.count("/") > 1):  # tok/s/node
+    if column.name.endswith("_per_s"):
+        scope = scope_of(unit)
+        if short.startswith("req") or (scope is None and short.count("/") > 1):  # tok/s/node
             return None
         said = scope if scope in {"per_user", "per_gpu"} else ""
-        return KILO if unit.startswith("k") else 1.0, said
-    if column.name.endswith("tokens") and unit in _NOT_TOKENS:
+        return KILO if short.startswith("k") else 1.0, said
+    if column.name.endswith("tokens") and short in _NOT_TOKENS:
         return None
     return 1.0, ""

@@ -1,16 +1,27 @@
 """Plain tables: comma, semicolon or tab separated, with the canonical columns or other names."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from operator import mul
+from typing import Final, NamedTuple
 
-from calibration.readers.cells import read_cell
+from calibration.readers.cells import dressed, faster, read_cell, repeats, unit_family
 from calibration.readers.check import check_row, number
-from calibration.readers.columns import Kind
+from calibration.readers.columns import DERIVING, Kind, scope_of
 from calibration.readers.formats import messages
-from calibration.readers.header import HeaderColumn, canonical_name, closest_name, match_header
+from calibration.readers.header import (
+    HeaderColumn,
+    canonical_name,
+    closest_name,
+    is_label,
+    match_header,
+    plain,
+    said_of_run,
+)
 from calibration.readers.numerals import is_missing, uses_decimal_comma
+from calibration.readers.open_meanings import MEANINGS, Meaning, meant, possible
 from calibration.readers.reading import ORIGIN_NAMES, Cell, Reading, Row, SourceText
 from calibration.readers.text_tables import Record, Table, split_table
 from specmodel.errors import FormatError, LeftOut, Note
@@ -20,6 +31,17 @@ FORMAT = "points_csv"
 
 _ROW_WARNINGS: Final = messages("points_csv", "row_warnings")
 _SPEEDUP_TOLERANCE = 0.05
+_MOST_APART = 1.15  # of the largest to the smallest of repeats in one cell
+_SPEEDS = frozenset(
+    ("output_tokens_per_s", "decode_tokens_per_s", "tpot_ms", "step_time_ms", "speedup", "gain")
+)
+_RUNS = frozenset(
+    {
+        *("accept_length", "full_accuracy", "conditional_accuracy", "num_steps", "accepted_tokens"),
+        *("baseline_tokens_per_s", "baseline_decode_tokens_per_s", "baseline_tpot_ms", *MEANINGS),
+    }
+)
+_ONLY_DERIVING = frozenset(column.name for column in DERIVING) - {"speedup"}
 _LARGEST_SPREAD = 0.5  # beyond it, it is a percentage, or the runs were no repeats
 _MOST_REASONS = 3
 _RESERVED = (
@@ -39,6 +61,7 @@ class _Layout:
     decimal_comma: bool
     columns: tuple[HeaderColumn, ...]
     extra_names: Mapping[int, str]  # of the columns whose meaning is not known
+    labels: frozenset[int]  # those of them that name the runs
 
     @property
     def width(self) -> int:
@@ -49,6 +72,14 @@ class _Layout:
     def by_name(self) -> dict[str, HeaderColumn]:
         """The known columns by their canonical name."""
         return {c.column.name: c for c in self.columns if c.column is not None}
+
+
+class _Parsed(NamedTuple):
+    """A run as its cells say it."""
+
+    line: int
+    cells: dict[str, Cell]
+    extra: dict[str, str]
 
 
 def recognise(head: str) -> bool:
@@ -63,6 +94,10 @@ def recognise(head: str) -> bool:
     by_name = _layout(table).by_name
     if "accept_length" in by_name or "full_accuracy" in by_name:
         return True
+    if _SPEEDS.isdisjoint(by_name) or len(by_name) < 2:
+        return False
+    if not MEANINGS.keys().isdisjoint(by_name):
+        return True
     if "num_steps" not in by_name or "output_tokens_per_s" not in by_name:
         return False
     steps = by_name["num_steps"].index
@@ -74,40 +109,73 @@ def read(source: SourceText) -> Reading:
     table = split_table(source.text, _is_known)
     if table is None:
         raise FormatError(source.path, "nothing but comments", code="empty_file")
-    layout = _layout(table)
-    names = {name: column.written for name, column in layout.by_name.items()}
+    return read_tables(source, [table], FORMAT)
+
+
+def known_names(table: Table) -> frozenset[str]:
+    """Return the canonical names of the columns of a table that are known and hold what they say."""
+    return frozenset(
+        name
+        for name, column in _layout(table).by_name.items()
+        if not _is_number(column)
+        or any(
+            dressed(repeats(plain(cell))[0])
+            for r in table.records
+            for cell in r.cells[column.index :][:1]
+        )
+    )
+
+
+def about_points(names: frozenset[str]) -> bool:
+    """Return whether columns have a speed, and acceptance, a depth or a baseline."""
+    return not names.isdisjoint(_SPEEDS) and not names.isdisjoint(_RUNS)
+
+
+def read_tables(source: SourceText, tables: Sequence[Table], format_name: str) -> Reading:
+    """Return the rows of the tables of a file, the rows that were dropped and why."""
     rows: list[Row] = []
     dropped: list[LeftOut] = []
     noted: dict[str, list[int]] = defaultdict(list)
     seen: dict[tuple[object, ...], int] = {}
-    for record in table.records:
-        row = _read_record(record, layout, noted)
-        if isinstance(row, Row):
-            first = seen.setdefault(row.content, row.line)
-            if first == row.line:
-                rows.append(row)
-                continue
-            row = LeftOut(
-                code="duplicate_row", column="", message=f"equal to line {first} in every column"
-            )
-        if row is not None:
-            dropped.append(
-                LeftOut(
-                    path=source.path,
-                    line=record.line,
-                    code=row.code,
-                    message=row.message,
-                    column=names.get(row.column, row.column),
-                )
-            )
+    warnings: list[Note] = []
+    for table in tables:
+        layout = _layout(table)
+        names = {name: column.written for name, column in layout.by_name.items()}
+        parsed = [run for record in table.records for run in _runs(record, layout, noted)]
+        known = [run.cells for run in parsed if isinstance(run, _Parsed)]
+        meanings = {name: possible(name, known) for name in MEANINGS if name in names}
+        for run in parsed:
+            row = _complete(run, meanings, noted) if isinstance(run, _Parsed) else run
+            if isinstance(row, Row):
+                first = seen.setdefault(row.content, row.line)
+                if first == row.line:
+                    rows.append(row)
+                    continue
+                message = f"equal to line {first} in every column"
+                row = LeftOut(code="duplicate_row", message=message)
+            column = names.get(row.column, row.column)
+            dropped.append(replace(row, path=source.path, line=row.line or run.line, column=column))
+        unknown = [
+            _unknown(column.written, layout)
+            for column in layout.columns
+            if column.column is None and column.index not in layout.labels
+        ]
+        if unknown:
+            warnings.append(Note("unknown_column", "; ".join(unknown), source.path))
     if not rows:
         raise FormatError(source.path, _no_points(dropped), code="no_points")
+    if source.guessed:
+        message = f"not UTF-8; read as {source.encoding}"
+        warnings.insert(0, Note("encoding_guessed", message, source.path))
+    warnings += [
+        Note(code, _ROW_WARNINGS[code], source.path, tuple(noted[code])) for code in sorted(noted)
+    ]
     return Reading(
         path=source.path,
-        format=FORMAT,
+        format=format_name,
         rows=tuple(rows),
         dropped=tuple(dropped),
-        warnings=tuple(_warnings(source, layout, noted)),
+        warnings=tuple(warnings),
     )
 
 
@@ -118,7 +186,11 @@ def _is_known(written: str) -> bool:
 
 def _layout(table: Table) -> _Layout:
     """Return how a table is to be read."""
-    columns = match_header(table.header.cells)
+    families: dict[int, str] = {}
+    for record in table.records:
+        for index, cell in enumerate(record.cells):
+            families[index] = families.get(index) or unit_family(plain(cell))
+    columns = match_header(table.header.cells, families)
     comma = table.separator != "," and uses_decimal_comma(_number_cells(table, columns))
     taken = {*_RESERVED, *(c.column.name for c in columns if c.column is not None)}
     extra_names = {}
@@ -132,7 +204,11 @@ def _layout(table: Table) -> _Layout:
             taken.add(name)
             extra_names[column.index] = name
     return _Layout(
-        separator=table.separator, decimal_comma=comma, columns=columns, extra_names=extra_names
+        separator=table.separator,
+        decimal_comma=comma,
+        columns=columns,
+        extra_names=extra_names,
+        labels=frozenset(i for i, name in extra_names.items() if is_label(name)),
     )
 
 
@@ -145,48 +221,104 @@ def _number_cells(table: Table, columns: tuple[HeaderColumn, ...]) -> Iterable[s
                 yield record.cells[index]
 
 
-def _read_record(
-    record: Record, layout: _Layout, noted: dict[str, list[int]]
-) -> Row | LeftOut | None:
-    """Return the row of a record, why it is refused, or None where nothing but blanks is there."""
+def _runs(record: Record, layout: _Layout, noted: dict[str, list[int]]) -> list[_Parsed | LeftOut]:
+    """Return the runs of a record, or why it is refused; nothing where nothing but blanks is there."""
     if any(record.cells[layout.width :]):
-        return LeftOut(
-            code="ragged_row",
-            column="",
-            message=f"{len(record.cells)} cells, but the header has {layout.width} columns; quote "
-            f"cells that hold {layout.separator!r}",
+        message = (
+            f"{len(record.cells)} cells, but the header has {layout.width} columns; quote "
+            f"cells that hold {layout.separator!r}"
         )
+        return [LeftOut(code="ragged_row", line=record.line, message=message)]
+    found: list[_Parsed | LeftOut] = []
+    for given in {column.given: None for column in layout.columns if column.given} or {(): None}:
+        columns = [column for column in layout.columns if column.given in {(), given}]
+        texts = {
+            column.index: repeats(written) if _is_number(column) else (written,)
+            for column in columns
+            if column.index < len(record.cells)
+            for written in [record.cells[column.index]]
+            if not is_missing(plain(written))
+        }
+        counts = {len(parts) for parts in texts.values()} | {1}
+        runs = [_run(record.line, columns, texts, place, layout) for place in range(max(counts))]
+        apart = _apart([run for run in runs if isinstance(run, _Parsed)], columns)
+        if apart or len(counts - {1}) > 1:
+            message = "cells hold several numbers that are no repeats of one run"
+            message += f" ({apart})" * bool(apart) + "; give each its own column or row"
+            runs = [LeftOut(code="several_values", line=record.line, message=message)]
+        found += [run for run in runs if run is not None]
+    for run in found:
+        spread = run.cells.get("spread") if isinstance(run, _Parsed) else None
+        if isinstance(run, _Parsed) and isinstance(spread, float) and spread > _LARGEST_SPREAD:
+            del run.cells["spread"]
+            noted["spread_too_large"].append(record.line)
+    return found
+
+
+def _run(
+    line: int,
+    columns: Sequence[HeaderColumn],
+    texts: Mapping[int, tuple[str, ...]],
+    place: int,
+    layout: _Layout,
+) -> _Parsed | LeftOut | None:
+    """Return one run of a record, why it is refused, or None where nothing but blanks is there."""
     cells: dict[str, Cell] = {}
     extra: dict[str, str] = {}
-    spread_ignored = False
-    for column in layout.columns:
-        written = record.cells[column.index] if column.index < len(record.cells) else ""
-        if is_missing(written):
+    said: dict[str, Cell] = {name: value for column in columns for name, value in column.given}
+    for column in columns:
+        parts = texts.get(column.index)
+        if parts is None:
             continue
+        written = parts[place] if len(parts) > 1 else parts[0]
         if column.column is None:
             extra[layout.extra_names[column.index]] = written
+            said |= said_of_run(written) if column.index in layout.labels else {}
             continue
+        if column.column.kind is not Kind.TEXT:
+            written = plain(written)
         value = read_cell(written, column.column, column.factor, decimal_comma=layout.decimal_comma)
         if isinstance(value, LeftOut):
-            return value
-        if column.column.name == "spread" and isinstance(value, float) and value > _LARGEST_SPREAD:
-            spread_ignored = True
-            continue
-        cells[column.column.name] = value
-        if column.scope and column.column.name == "output_tokens_per_s":
-            cells.setdefault("throughput_scope", column.scope)
-    if not cells and not extra:
-        return None
-    row = _complete(record.line, cells, extra, noted)
-    if spread_ignored and isinstance(row, Row):
-        noted["spread_too_large"].append(record.line)
-    return row
+            return replace(value, line=line)
+        name = column.column.name
+        cells[name] = value
+        said |= said_of_run(written) if name == "algorithm" else {}
+        around = dressed(written) if name.endswith("_per_s") else None
+        scope = column.scope or (scope_of(around.unit) if around and around.unit else "")
+        if name == "output_tokens_per_s" and scope in {"per_user", "per_gpu"}:
+            cells.setdefault("throughput_scope", scope)
+        ratio = faster(around.remark) if around and name in _SPEEDS else None
+        if ratio is not None:
+            said.setdefault("speedup", ratio)
+    return _Parsed(line, said | cells, extra) if cells or extra else None
+
+
+def _apart(runs: Sequence[_Parsed], columns: Sequence[HeaderColumn]) -> str:
+    """Return the heading under which runs differ more than repeats do; empty where none does."""
+    for column in columns:
+        name = column.column.name if column.column else ""
+        values = [value for run in runs if (value := number(run.cells, name)) is not None]
+        named = "run" in column.written.casefold()
+        if values and not named and max(values) > _MOST_APART * min(values):
+            return column.written
+    return ""
 
 
 def _complete(
-    line: int, cells: Mapping[str, Cell], extra: Mapping[str, str], noted: dict[str, list[int]]
+    parsed: _Parsed, meanings: Mapping[str, tuple[Meaning, ...]], noted: dict[str, list[int]]
 ) -> Row | LeftOut:
     """Return the row with what follows from its cells, or why it is refused."""
+    line, cells = parsed.line, dict(parsed.cells)
+    notes: list[str] = []
+    _derive(cells)
+    for name, left in meanings.items():
+        if name in cells and "accept_length" not in cells and number(cells, "num_steps") != 0:
+            found = meant(left, name, cells)
+            if isinstance(found, str):
+                return LeftOut(code="open_meaning", column=name, message=found)
+            cells["accept_length"] = found
+            notes.append("accept_length_from_rate")
+    cells = {name: cell for name, cell in cells.items() if name not in _ONLY_DERIVING}
     if "output_tokens_per_s" not in cells and not _step_time_gives_throughput(cells):
         return LeftOut(
             code="missing_throughput",
@@ -199,7 +331,7 @@ def _complete(
             noted["looks_like_percent"].append(line)
         return checked
     complete = dict(checked.cells)
-    notes = list(checked.notes)
+    notes += checked.notes
     if "output_tokens_per_s" not in complete:
         batch_size, step_time_ms = number(complete, "batch_size"), number(complete, "step_time_ms")
         if batch_size is None or step_time_ms is None:
@@ -211,7 +343,35 @@ def _complete(
     notes += _fill_baseline(complete)
     for note in notes:
         noted[note].append(line)
-    return Row(line=line, cells=complete, extra=extra)
+    return Row(line=line, cells=complete, extra=parsed.extra)
+
+
+def _derive(cells: dict[str, Cell]) -> None:
+    """Fill canonical cells that follow from others: rates of decoding, counts, gains."""
+    tpot_ms, baseline_tpot_ms = number(cells, "tpot_ms"), number(cells, "baseline_tpot_ms")
+    decode, plain_decode = (number(cells, f"{run}decode_tokens_per_s") for run in ("", "baseline_"))
+    if tpot_ms and decode is None and "step_time_ms" not in cells:
+        # one token of each request every so often, without prefill and waiting
+        decode = 1 / (tpot_ms * MILLI)
+        plain_decode = 1 / (baseline_tpot_ms * MILLI) if baseline_tpot_ms else None
+        cells.setdefault("throughput_scope", "per_user")
+    if "output_tokens_per_s" not in cells and decode is not None:
+        cells |= {"output_tokens_per_s": decode, "throughput_origin": "step_time"}
+        if plain_decode is not None:
+            cells.setdefault("baseline_tokens_per_s", plain_decode)
+    accepted, drafted = number(cells, "accepted_tokens"), number(cells, "drafted_tokens")
+    rounds, depth = number(cells, "verify_rounds"), number(cells, "num_steps")
+    if accepted is None and drafted is not None:
+        accepted = number(cells, "accepted_per_round")
+    if accepted is not None and "accept_length" not in cells and (rounds or (drafted and depth)):
+        drafts = accepted / rounds if rounds else accepted / (drafted or 1.0) * (depth or 0.0)
+        cells["accept_length"] = 1 + drafts
+    conditional = cells.get("conditional_accuracy")
+    if isinstance(conditional, tuple):
+        cells.setdefault("full_accuracy", tuple(accumulate(conditional, mul)))
+    gain = number(cells, "gain")
+    if gain is not None:
+        cells.setdefault("speedup", 1 + gain)
 
 
 def _step_time_gives_throughput(cells: Mapping[str, Cell]) -> bool:
@@ -222,6 +382,11 @@ def _step_time_gives_throughput(cells: Mapping[str, Cell]) -> bool:
     aggregate = cells.get("throughput_scope", "aggregate") == "aggregate"
     alone = "baseline_tokens_per_s" not in cells
     return aggregate and alone and "step_time_ms" in cells and "batch_size" in cells
+
+
+def _is_number(column: HeaderColumn) -> bool:
+    """Return whether a column holds a number in each cell."""
+    return column.column is not None and column.column.kind in {Kind.NUMBER, Kind.WHOLE}
 
 
 def _fill_baseline(cells: dict[str, Cell]) -> list[str]:
@@ -245,25 +410,6 @@ def _no_points(dropped: list[LeftOut]) -> str:
     reasons = "; ".join(row.within_file for row in dropped[:_MOST_REASONS])
     more = len(dropped) - _MOST_REASONS
     return f"no usable row: {reasons}" + (f"; and {more} more" if more > 0 else "")
-
-
-def _warnings(
-    source: SourceText, layout: _Layout, noted: Mapping[str, list[int]]
-) -> Iterable[Note]:
-    """Yield what is to be said about a file, each code once."""
-    if source.guessed:
-        yield Note(
-            code="encoding_guessed",
-            message=f"not UTF-8; read as {source.encoding}",
-            path=source.path,
-        )
-    unknown = [_unknown(c.written, layout) for c in layout.columns if c.column is None]
-    if unknown:
-        yield Note(code="unknown_column", message="; ".join(unknown), path=source.path)
-    for code in sorted(noted):
-        yield Note(
-            code=code, message=_ROW_WARNINGS[code], path=source.path, lines=tuple(noted[code])
-        )
 
 
 def _unknown(written: str, layout: _Layout) -> str:

@@ -4,6 +4,7 @@ import csv
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final, TypeAlias
 
 # What may stand between the columns.
@@ -136,9 +137,78 @@ def _stripped(cells: list[str]) -> tuple[str, ...]:
 Headings: TypeAlias = tuple[str, ...]
 
 _UNIT = re.compile(r"\([^()]*\)")
-_RULE: Final = frozenset("-=:+| \t")
+_RULE: Final = frozenset("-=:+| \t\u2500\u2550\u253c\u256a\u2501")
+_BARS = str.maketrans(dict.fromkeys("\u2502\u2503\u2551\u2506\uff5c", "|"))
+_CORNERS = frozenset("\u250c\u251c\u2514\u2554\u2560\u255a\u250f\u2523\u2517\u256d\u2570")
 _EMPHASIS = "*` \t"
+_GAP = re.compile(r"\t+|[ \u3000]{2,}")
 _MOST_CHARACTERS = 4000  # of a row; what is longer is no row of a table
+
+
+def heading(written: str) -> str:
+    """Return a heading without its unit, emphasis and case."""
+    return " ".join(_UNIT.sub(" ", written).strip(_EMPHASIS).casefold().split())
+
+
+def page_tables(text: str) -> Iterator[Table]:
+    """Yield the tables of a page: those drawn with bars, and those whose columns stand aligned.
+
+    The header is the row above a rule of bars and hyphens; without one, the first row.
+    """
+    lines = [line.translate(_BARS).strip() for line in _LINE_END.split(text)]
+    numbered = [(line, number) for number, line in enumerate(lines, start=1)]
+    for kind, some in groupby(numbered, key=lambda one: _kind(one[0])):
+        block: list[list[Record]] = [[]]  # the rows of each table
+        ruled = kind != "bars"
+        for line, number in some if kind else ():
+            if line[0] in _CORNERS or _RULE.issuperset(line):
+                ruled = True
+                if "|" in line and len(block[-1]) > 1:
+                    block.append([block[-1].pop()])
+                continue
+            ruled |= line.startswith("|")
+            cells = _cells(line) if kind == "bars" else tuple(_GAP.split(line))
+            block[-1].append(Record(line=number, cells=cells))
+        for rows in block:
+            same = [rows] if kind == "bars" else [[*of] for _, of in groupby(rows, _num_cells)]
+            for header, *records in same if ruled and rows else ():
+                if kind == "bars" or (records and len(header.cells) > 1):
+                    cells = (header.cells[0] or "run", *header.cells[1:])  # a corner names the runs
+                    yield Table(
+                        separator="|" if kind == "bars" else " ",
+                        header=Record(line=header.line, cells=cells),
+                        records=tuple(record for record in records if record.filled),
+                    )
+
+
+def _kind(line: str) -> str:
+    """Return whether a line may be of a table drawn with ``bars``, ``aligned``, or of none."""
+    if not line or len(line) > _MOST_CHARACTERS:
+        return ""
+    drawn = "|" in line or line[0] in _CORNERS or line.startswith(("+-", "+="))
+    return "bars" if drawn else "aligned"
+
+
+def _num_cells(record: Record) -> int:
+    """Return how many cells a row has."""
+    return len(record.cells)
+
+
+def transposed(table: Table) -> Table:
+    """Return a table whose columns are the rows of another, which begin with their headings."""
+    width = max(len(record.cells) for record in (table.header, *table.records))
+    rows = (table.header, *table.records)
+    filled = [record.cells + ("",) * (width - len(record.cells)) for record in rows]
+    header, *columns = (tuple(cells) for cells in zip(*filled, strict=True))
+    line = table.header.line
+    records = tuple(Record(line=line, cells=cells) for cells in columns)
+    return Table(separator=table.separator, header=Record(line=line, cells=header), records=records)
+
+
+def _cells(line: str) -> tuple[str, ...]:
+    """Return the cells of a line with bars."""
+    inside = line.strip().removeprefix("|").removesuffix("|")
+    return tuple(cell.strip(_EMPHASIS) for cell in re.split(r"(?<!\\)\|", inside))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,50 +220,16 @@ class PipeRow:
     is_complete: bool  # whether it has a cell for every heading
 
 
-def heading(written: str) -> str:
-    """Return a heading without its unit, emphasis and case."""
-    return " ".join(_UNIT.sub(" ", written).strip(_EMPHASIS).casefold().split())
-
-
 def has_table(text: str, is_known: Callable[[Headings], bool]) -> bool:
-    """Return whether a text has a line of headings that are known."""
-    return any(
-        is_known(_headings(line)) for line in text.split("\n") if line.lstrip().startswith("|")
-    )
+    """Return whether a text has a table with headings that are known."""
+    return any(is_known(tuple(map(heading, one.header.cells))) for one in page_tables(text))
 
 
 def pipe_rows(text: str, is_known: Callable[[Headings], bool]) -> Iterator[PipeRow]:
-    """Yield the rows of every table whose headings are known; other text is passed over."""
-    headings: Headings = ()
-    in_table = False
-    for number, line in enumerate(text.split("\n"), start=1):
-        stripped = line.strip()
-        if not stripped.startswith(("|", "+")) or len(stripped) > _MOST_CHARACTERS:
-            in_table, headings = False, ()
-            continue
-        if _RULE.issuperset(stripped):
-            continue
-        found = _headings(stripped)
-        if not in_table or is_known(found):
-            in_table = True
-            headings = found if is_known(found) else ()
-            continue
-        if headings:
-            cells = _cells(stripped)
-            yield PipeRow(
-                line=number,
-                cells=dict(zip(headings, cells, strict=False)),
-                is_complete=len(cells) >= len(headings),
-            )
-
-
-def _headings(line: str) -> Headings:
-    """Return what the cells of a line are called if it is a line of headings."""
-    if len(line) > _MOST_CHARACTERS:
-        return ()
-    return tuple(heading(cell) for cell in _cells(line.strip()))
-
-
-def _cells(line: str) -> list[str]:
-    """Return the cells of a line that begins with a bar."""
-    return [cell.strip(_EMPHASIS) for cell in line[1:].removesuffix("|").split("|")]
+    """Yield the rows of every table whose headings are known."""
+    for table in page_tables(text):
+        headings = tuple(map(heading, table.header.cells))
+        for record in table.records if table.separator == "|" and is_known(headings) else ():
+            cells = dict(zip(headings, record.cells, strict=False))
+            is_complete = len(record.cells) >= len(headings)
+            yield PipeRow(line=record.line, cells=cells, is_complete=is_complete)

@@ -1,0 +1,371 @@
+"""Tables in the wordings that people paste: read right or asked about, never read wrong.
+
+The tables are drawn from runs that are known, in random wordings and shapes; what must come out is what
+went in, to the digits that were printed.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from calibration.readers import Reading, SourceText
+from calibration.readers.pasted_tables import read, recognise
+from specmodel.errors import FormatError
+from tests.extent import extent
+
+NAMES = {
+    "k": [
+        "k",
+        "**k**",
+        "`num_speculative_tokens`",
+        "Draft depth",
+        "Spec tokens",
+        "\N{GREEK SMALL LETTER GAMMA}",
+        "投机步数",
+    ],
+    "batch": ["batch", "**Concurrency**", "Batch size", "bs", "并发", "并发数", "Max concurrency"],
+    "accept": [
+        *("accept length", "**Acceptance length**", "τ", "Mean accept len", "tokens per step"),
+        *("emitted per step", "tok/iter", "接受长度", "平均接受长度", "avg. accept length"),
+    ],
+    "speed": [
+        *("tok/s", "**Output tok/s**", "Throughput (tok/s)", "output throughput [tok/s]", "TPS"),
+        *("Output token throughput (tok/s) ↑", "吞吐 (tok/s)", "tokens/sec", "MTP tok/s"),
+        *("Speculative decoding tok/s", "tok/s (with EAGLE3)", "Throughput, tok/s", "tok/s on"),
+    ],
+    "baseline": [
+        *("baseline tok/s", "plain tok/s", "no-spec tok/s", "tok/s (off)", "Baseline (tok/s)"),
+        *(
+            "vanilla throughput (tok/s)",
+            "基线吞吐 (tok/s)",
+            "tok/s without speculation",
+            "AR tok/s",
+        ),
+    ],
+    "speedup": ["Speedup", "speed-up", "加速比", "**Speedup (x)**"],
+}
+DISTRACTORS = {
+    "Total token throughput (tok/s)": lambda c: f"{c.uniform(900, 9000):.1f}",
+    "Request throughput (req/s)": lambda c: f"{c.uniform(0.2, 9):.2f}",
+    "prefill tok/s": lambda c: f"{c.uniform(900, 9000):.0f}",
+    "P99 TPOT (ms)": lambda c: f"{c.uniform(9, 50):.2f}",
+    "peak tok/s": lambda c: f"{c.uniform(900, 9000):.0f}",
+    "GPU util": lambda c: f"{c.randrange(50, 99)}%",
+    "tok/s (prefill)": lambda c: f"{c.uniform(900, 9000):.0f}",
+    "GSM8K score": lambda c: f"{c.uniform(50, 99):.1f}",
+}
+MISSING = ["", "-", "\N{EN DASH}", "n/a", "N/A", "—"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a table was drawn from; a baseline has no accept length."""
+
+    k: int
+    batch: int
+    accept: float | None
+    speed: float
+    baseline: float | None = None
+    speedup: float | None = None
+
+
+def drawn(chance: random.Random) -> list[Run]:
+    """Runs of one system: depths or batches, with their baselines by column, row or ratio."""
+    by = chance.choice(["column", "speedup", "row"])
+    runs = []
+    for place in range(chance.randrange(1, 5)):
+        k, batch = 1 + place, 2**place
+        accept = round(1 + k * chance.uniform(0.3, 0.95), 2)
+        baseline = round(chance.uniform(40, 2500), 1)
+        speed = round(baseline * chance.uniform(0.8, 2.4), 1)
+        if by == "row":
+            runs.append(Run(0, batch, None, baseline))
+        runs.append(
+            Run(
+                k,
+                batch,
+                accept,
+                speed,
+                baseline if by == "column" else None,
+                round(speed / baseline, 2) if by == "speedup" else None,
+            )
+        )
+    return runs
+
+
+def dress(chance: random.Random, text: str, units: list[str]) -> str:
+    """A number as somebody writes it into a table."""
+    unit = chance.choice([*units, "", "", ""])
+    remark = chance.choice(["", "", "", "", " (best)"])
+    mark = chance.choice(["{}", "{}", "{}", "**{}**", "~{}", "`{}`"])
+    return mark.format(text + unit) + (remark if mark == "{}" else "")
+
+
+def grouped(chance: random.Random, value: float) -> str:
+    """A throughput, its thousands grouped or not."""
+    return chance.choice([f"{value:.1f}", f"{value:,.1f}"])
+
+
+def cells_of(chance: random.Random, runs: list[Run]) -> dict[str, list[str]]:
+    """The columns of a table by heading, in a random order."""
+    heading = {name: chance.choice(names) for name, names in NAMES.items()}
+    empty = chance.choice(MISSING)
+    columns = {
+        heading["k"]: [str(run.k) for run in runs],
+        heading["batch"]: [str(run.batch) for run in runs],
+        heading["accept"]: [
+            empty if run.accept is None else dress(chance, f"{run.accept:.2f}", [" tokens", " tok"])
+            for run in runs
+        ],
+        heading["speed"]: [
+            dress(chance, grouped(chance, run.speed), [" tok/s", " t/s", " tokens/s"])
+            for run in runs
+        ],
+    }
+    if any(run.baseline for run in runs):
+        columns[heading["baseline"]] = [
+            dress(chance, grouped(chance, run.baseline or 0), [" tok/s"]) for run in runs
+        ]
+    if any(run.speedup for run in runs):
+        columns[heading["speedup"]] = [said_speedup(chance, run.speedup or 0) for run in runs]
+    for name in chance.sample(sorted(DISTRACTORS), chance.randrange(3)):
+        columns[name] = [DISTRACTORS[name](chance) for _ in runs]
+    names = list(columns)
+    chance.shuffle(names)
+    return {name: columns[name] for name in names}
+
+
+def said_speedup(chance: random.Random, speedup: float) -> str:
+    """A speed-up as a factor or as a gain."""
+    percent = f"{(speedup - 1) * 100:+.0f}%"
+    return chance.choice(
+        [f"{speedup:.2f}x", f"{speedup:.2f}\N{MULTIPLICATION SIGN}", f"{speedup:.2f}", percent]
+    )
+
+
+def barred(rows: list[list[str]]) -> str:
+    rule = ["---"] * len(rows[0])
+    return "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]])
+
+
+def bare(rows: list[list[str]]) -> str:
+    rows = [[cell or "-" for cell in row] for row in rows]  # a bar in front would be a border
+    rule = ["---"] * len(rows[0])
+    return "\n".join(" | ".join(row) for row in [rows[0], rule, *rows[1:]])
+
+
+def boxed(rows: list[list[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["│ " + " │ ".join(map(str.ljust, row, widths)) + " │" for row in rows]
+    rule = "├" + "┼".join("─" * (width + 2) for width in widths) + "┤"
+    return "\n".join([rule.replace("├", "┌"), lines[0], rule, *lines[1:], rule.replace("├", "└")])
+
+
+def gridded(rows: list[list[str]]) -> str:
+    rule = "+".join(["", *("-" * (len(cell) + 2) for cell in rows[0]), ""])
+    return f"\n{rule}\n".join(["", *(f"| {' | '.join(row)} |" for row in rows), ""])
+
+
+def aligned(rows: list[list[str]]) -> str:
+    rows = [[cell or "-" for cell in row] for row in rows]
+    widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
+    return "\n".join("".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+SHAPES: list[Callable[[list[list[str]]], str]] = [barred, bare, boxed, gridded, aligned]
+
+
+def page(chance: random.Random, columns: dict[str, list[str]]) -> str:
+    """A page with the table, upright or on its side, in one of the shapes."""
+    rows = [list(columns), *map(list, zip(*columns.values(), strict=True))]
+    if chance.random() < 0.3:
+        corner = chance.choice(["Metric", "", "指标", "config"])
+        labels = [chance.choice(["run {}", "#{}", "v{}"]).format(i) for i in range(len(rows) - 1)]
+        turned = list(map(list, zip(*rows, strict=True)))
+        rows = [[corner, *labels], *turned]
+    before = chance.choice(["", "Results on one card, same prompts:\n\n", "## Bench\n\n"])
+    after = chance.choice(["", "\n\nHope that helps | thanks\n", "\n\n- batch 1 is best\n"])
+    return before + chance.choice(SHAPES)(rows) + after
+
+
+def reading(text: str) -> Reading:
+    return read(SourceText(path=Path("paste.md"), text=text, encoding="utf-8"))
+
+
+@pytest.mark.parametrize("seed", range(extent(test=100, prove=1000)))
+def test_a_table_in_any_wording_is_read_as_it_was_meant(seed: int) -> None:
+    chance = random.Random(f"pasted {seed}")  # noqa: S311 - the same tables in every run
+    runs = drawn(chance)
+    text = page(chance, cells_of(chance, runs))
+    assert recognise(text), text
+    found = reading(text)
+    assert found.dropped == (), text
+    assert len(found.rows) == len(runs), text
+    for run, row in zip(runs, found.rows, strict=True):
+        expected = {"num_steps": run.k, "batch_size": run.batch, "output_tokens_per_s": run.speed}
+        if run.accept is not None:
+            expected["accept_length"] = run.accept
+        if run.baseline is not None:
+            expected["baseline_tokens_per_s"] = run.baseline
+        told = {name: row.cells.get(name) for name in expected}
+        assert told == pytest.approx(expected, rel=1e-9), text
+        if run.speedup is not None:
+            baseline = row.cells["baseline_tokens_per_s"]
+            assert isinstance(baseline, float)
+            assert run.speed / baseline == pytest.approx(run.speedup, abs=0.006), text
+        assert set(row.cells) <= {*expected, "baseline_tokens_per_s", "baseline_origin"}, text
+
+
+def table(*rows: str) -> str:
+    first, *others = rows
+    return "\n".join([first, "|---" * (first.count("|") - 1) + "|", *others, ""])
+
+
+def question(text: str) -> str:
+    with pytest.raises(FormatError) as raised:
+        reading(text)
+    assert raised.value.code == "no_points"
+    return str(raised.value)
+
+
+def test_repeats_in_a_cell_are_runs_of_their_own() -> None:
+    found = reading(
+        table(
+            "| **k** | tok/s (run 1 / 2) | emitted per step | plain tok/s |",
+            "| 3 | 90 / 92 | 2.4 / 2.4 | 60 |",
+        )
+    )
+    cells = [(row.cells["output_tokens_per_s"], row.cells["accept_length"]) for row in found.rows]
+    assert cells == [(90, 2.4), (92, 2.4)]
+    assert {row.cells["baseline_tokens_per_s"] for row in found.rows} == {60}
+
+
+def test_two_numbers_that_are_no_repeats_are_asked_about() -> None:
+    text = table("| k | tok/s | accept length |", "| 3 | 90 / 60 | 2.4 |")
+    assert "no repeats of one run (tok/s)" in question(text)
+
+
+def test_an_acceptance_rate_alone_is_asked_about_with_what_each_meaning_gives() -> None:
+    text = table("| k | accept rate | tok/s | baseline |", "| 3 | 60% | 90 | 60 |")
+    said = question(text)
+    for accept_length in (
+        1 + 3 * 0.6,  # accepted of drafted tokens
+        1 / (1 - 0.6),  # of emitted ones
+        4 * 0.6,  # emitted of verified ones
+        1 + 0.6 + 0.6**2 + 0.6**3,  # chance of each next draft token
+    ):
+        assert f"= {accept_length:.2f})" in said
+    without_depth = table("| accept rate | tok/s | baseline |", "| 60% | 90 | 60 |")
+    assert "1 / (1 - r) = 2.50" in question(without_depth)
+
+
+@pytest.mark.parametrize(
+    ("name", "accept_length"),
+    [
+        ("accept rate (accepted/drafted)", 2.8),
+        ("draft acceptance rate", 2.8),
+        ("accepted_per_emitted", 2.5),
+        ("emitted per verified", 2.4),
+        ("conditional acceptance rate", 2.176),
+    ],
+)
+def test_a_rate_that_says_what_it_counts_is_read(name: str, accept_length: float) -> None:
+    found = reading(table(f"| k | {name} | tok/s | baseline |", "| 3 | 60% | 90 | 60 |"))
+    assert found.rows[0].cells["accept_length"] == pytest.approx(accept_length)
+
+
+def test_a_second_column_decides_what_a_rate_means() -> None:
+    found = reading(
+        table(
+            "| k | accept rate | tok/iter | tok/s | baseline |",
+            "| 3 | 60% | 2.5 | 90 | 60 |",
+            "| 4 | 65% | | 95 | 60 |",
+        )
+    )
+    assert found.rows[1].cells["accept_length"] == pytest.approx(1 / (1 - 0.65))
+    assert [note.lines for note in found.warnings if "rate" in note.code] == [(4,)]
+
+
+@pytest.mark.parametrize(("accepted", "accept_length"), [("0.8", 1.8), ("1.4", None)])
+def test_accepted_tokens_may_hold_the_bonus_token(
+    accepted: str, accept_length: float | None
+) -> None:
+    text = table("| k | accepted per step | tok/s | base |", f"| 3 | {accepted} | 90 | 60 |")
+    if accept_length is None:
+        assert "= 2.40)" in question(text)
+        assert "= 1.40)" in question(text)
+    else:  # below 1 it does not
+        assert reading(text).rows[0].cells["accept_length"] == pytest.approx(accept_length)
+
+
+def test_runs_as_columns_say_their_depth_or_that_they_draft_nothing() -> None:
+    depths = range(1, 8)
+    found = reading(
+        table(
+            "| | off | " + " | ".join(f"k={k}" for k in depths) + " |",
+            "| tok/s | 60 | " + " | ".join(f"{60 + 8 * k}" for k in depths) + " |",
+            "| acceptance length | | " + " | ".join(f"{1 + 0.5 * k}" for k in depths) + " |",
+        )
+    )
+    cells = [row.cells for row in found.rows]
+    assert [cell["num_steps"] for cell in cells] == list(range(8))
+    assert [cell["output_tokens_per_s"] for cell in cells] == [60 + 8 * k for k in range(8)]
+    assert [cell["accept_length"] for cell in cells[1:]] == [1 + 0.5 * k for k in depths]
+
+
+def test_columns_of_several_runs_are_rows_of_their_own() -> None:
+    found = reading(
+        table(
+            "| batch | tok/s (k=1) | τ (k=1) | tok/s (k=3) | τ (k=3) | plain tok/s |",
+            "| 4 | 110 | 1.7 | 130 | 2.4 | 90 |",
+        )
+    )
+    told = [
+        (row.cells["num_steps"], row.cells["output_tokens_per_s"], row.cells["accept_length"])
+        for row in found.rows
+    ]
+    assert told == [(1, 110, 1.7), (3, 130, 2.4)]
+    assert {row.cells["baseline_tokens_per_s"] for row in found.rows} == {90}
+
+
+def test_a_remark_behind_a_throughput_gives_the_baseline() -> None:
+    found = reading(table("| k | tok/s | accept len |", "| 3 | 185.2 (1.58x) | 2.4 |"))
+    assert found.rows[0].cells["baseline_tokens_per_s"] == pytest.approx(185.2 / 1.58)
+
+
+def test_percent_without_a_sign_may_be_of_or_above_the_baseline() -> None:
+    text = table("| k | tok/s | accept len | speedup |", "| 3 | 90 | 2.4 | 150% |")
+    assert "that much of the baseline or that much more" in question(text)
+
+
+def test_rates_of_one_user_stay_rates_of_one_user() -> None:
+    for heading, cell in (("tok/s/user", "90"), ("per-user tok/s", "90"), ("TPS", "90 tok/s/user")):
+        found = reading(table(f"| bs | {heading} | τ |", f"| 8 | {cell} | 2.4 |"))
+        assert found.rows[0].cells["throughput_scope"] == "per_user"
+
+
+def test_times_per_token_are_rates_of_decoding_for_one_user() -> None:
+    found = reading(
+        table("| k | bs | TPOT (ms) | baseline TPOT (ms) | τ |", "| 3 | 8 | 12.5 | 20 | 2.4 |")
+    )
+    cells = found.rows[0].cells
+    assert cells["output_tokens_per_s"] == pytest.approx(80)
+    assert cells["baseline_tokens_per_s"] == pytest.approx(50)
+    assert (cells["throughput_scope"], cells["throughput_origin"]) == ("per_user", "step_time")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        table("| size | time (us) | algbw |", "| 8 | 9.1 | 2.3 |"),
+        table("| model | score | rank |", "| Wren | 71.2 | 3 |"),
+        table("| k | accept length | latency |", "| 3 | 2.4 | 12 |"),
+        "words | and more words\nand other | words\n",
+        "name      what it is\nk         the depth\ntok/s     a speed\n",
+    ],
+)
+def test_other_tables_are_not_recognised(text: str) -> None:
+    assert not recognise(text)
