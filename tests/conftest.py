@@ -7,7 +7,7 @@ from hypothesis import settings
 from tests.extent import PROVES, extent
 
 settings.register_profile(
-    "specmodel", deadline=None, derandomize=True, max_examples=extent(test=40, prove=100)
+    "specmodel", deadline=None, derandomize=True, max_examples=extent(test=25, prove=100)
 )
 settings.load_profile("specmodel")
 

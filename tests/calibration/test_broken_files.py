@@ -5,7 +5,6 @@
 """
 
 import gzip
-import json
 import os
 import random
 import resource
@@ -15,13 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from calibration.points.reading import ingest
-from calibration.points.table import format_points
-from calibration.report.as_json import answer_json
-from calibration.report.ingest_text import ingest_text
-from specmodel.errors import SpecModelError
 from tests.calibration.conftest import RunCommand
 from tests.calibration.mutations import at_most, mutated
+from tests.calibration.said import said_of
 from tests.extent import extent, prove, sample
 
 ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
@@ -37,23 +32,6 @@ BATCHES = 6
 MOST_S = 10
 MOST_BYTES = extent(test=1 << 29, prove=1 << 30)
 BOMB_BYTES = extent(test=1 << 29, prove=4 << 30)
-
-
-def one_line(text: str) -> str:
-    """Return a message, which must be one line."""
-    assert "\n" not in text
-    return text
-
-
-def said_of(path: Path) -> str:
-    """Return everything that is said of a file; an error must be one line."""
-    try:
-        found = ingest(path)
-    except SpecModelError as error:
-        return one_line(str(error))
-    text = json.dumps(answer_json(found, output=None), allow_nan=False)
-    text += ingest_text(found, None) + ingest_text(found, None, explain=True)
-    return text + (format_points(found.points) if found.points is not None else "")
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))

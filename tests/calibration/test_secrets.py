@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.calibration.conftest import RunCommand
+from tests.calibration.said import said_of
 
 ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
 SECRET = "s3cr3t-Planted-0123456789abcdef"  # noqa: S105 - opens nothing
@@ -57,20 +58,12 @@ def engine_files() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("path", list(engine_files()), ids=lambda path: path.name)
-def test_no_output_holds_what_was_planted(
-    specmodel: RunCommand, tmp_path: Path, path: Path
-) -> None:
+def test_no_output_holds_what_was_planted(tmp_path: Path, path: Path) -> None:
     poisoned_file = tmp_path / "file"
     poisoned_file.write_text(poisoned_text(path.read_text(encoding="utf-8")), encoding="utf-8")
-    outputs = []
-    for options in (["--json", "-o", "bench.csv"], ["--explain"]):
-        run = specmodel("ingest", "file", *options)
-        outputs += [run.stdout, run.stderr]
-    if (tmp_path / "bench.csv").exists():
-        outputs.append((tmp_path / "bench.csv").read_text(encoding="utf-8"))
-    for text in outputs:
-        assert SECRET not in text
-        assert PRIVATE not in text
+    said = said_of(poisoned_file)
+    assert SECRET not in said
+    assert PRIVATE not in said
 
 
 @pytest.mark.parametrize("line", [f"HF_TOKEN={SECRET}", f'api_key: "{SECRET}"', SECRET])

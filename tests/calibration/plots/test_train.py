@@ -1,3 +1,4 @@
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ LOGS = Path(__file__).parents[2] / "fixtures" / "training"
 BENCH = EXAMPLES / "bench.csv"
 
 
+@cache
 def assessed(name: str, *, depth: int | None = None, until: float | None = None) -> Assessment:
     question = TrainingQuestion(
         configuration=Ask(num_steps=None if depth is None else (depth,)), until=until

@@ -4,6 +4,7 @@ import csv
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
@@ -27,14 +28,15 @@ def say(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 
-def fitted(folder: Path, rows: Sequence[Point], asked: AskedRig | None = None) -> Calibration:
+def fitted(rows: Sequence[Point], asked: AskedRig | None = None) -> Calibration:
     """Calibration of a points file with these rows."""
-    file = folder / "bench.csv"
-    with file.open("w", encoding="utf-8", newline="") as opened:
-        writer = csv.DictWriter(opened, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    calibration = fit(file, rig=asked, profile=False)
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "bench.csv"
+        with file.open("w", encoding="utf-8", newline="") as opened:
+            writer = csv.DictWriter(opened, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+        calibration = fit(file, rig=asked, profile=False)
     assert calibration.physical is not None, calibration.rig_note
     return calibration
 

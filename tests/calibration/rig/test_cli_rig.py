@@ -15,7 +15,7 @@ from calibration.rig.whatif import KEYS
 from specmodel.calibration import Calibration
 from specmodel.measurement import save_record
 from specmodel.text_layout import fits
-from tests.extent import sample
+from tests.extent import extent, sample
 from tests.specmodel.measurement.example_record import example_record
 
 Run = Callable[..., Result]
@@ -134,6 +134,7 @@ def fitted(specmodel: Run, bench: Path, calibration: str) -> Run:
 # fit
 
 
+@sample(6)
 @pytest.mark.parametrize("name", BENCHES)
 def test_any_points_of_a_named_rig_are_fitted_and_explained_or_refused(
     specmodel: Run, tmp_path: Path, name: str
@@ -284,7 +285,7 @@ def test_every_key_of_set_answers_in_text_and_json(fitted: Run, tmp_path: Path) 
     values = good_values(tmp_path)
     assert set(values) == set(KEYS)
     for key, texts in values.items():
-        for value in texts:
+        for value in texts[: extent(test=1, prove=4)]:
             ask = ("predict", "--accept", "2.5", "--set", f"{key}={value}")
             said, record = text(fitted(*ask)), answer(fitted(*ask, "--json"))
             assert "the physical form, fitted to 2 measured times" in said
@@ -468,6 +469,7 @@ def test_whatif_takes_the_calibration_of_the_folder_or_the_one_that_is_named(
     assert "none.json" in refusal(fitted("whatif", "--calibration", "none.json"), 1)
 
 
+@sample(4)
 @pytest.mark.parametrize(
     "options",
     [

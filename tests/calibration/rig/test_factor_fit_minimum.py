@@ -10,6 +10,7 @@ from specmodel.model_error import Loads, ModelError, error_covariance
 from specmodel.physical_fit import PhysicalFit
 from specmodel.rig import Rig, mtp_passes
 from specmodel.rig.factors import FACTORS, factor_sd, log_times
+from tests.extent import sample
 
 Array = NDArray[np.float64]
 
@@ -60,6 +61,7 @@ def misfit(rig: Rig, times: MeasuredTimes, found: PhysicalFit, internal: Array) 
     return float(residual @ np.linalg.inv(covariance) @ residual) + prior
 
 
+@sample(4)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("target", ["Qwen3-235B-A22B", "Llama-3.1-8B"])
 def test_no_small_move_of_a_factor_fits_better(target: str, seed: int) -> None:

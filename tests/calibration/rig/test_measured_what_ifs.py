@@ -6,7 +6,7 @@ round cost and of the non-decode share of the base. Intervals are those that `sp
 without the noise of the measured numbers.
 """
 
-from pathlib import Path
+from functools import cache
 
 import numpy as np
 import pytest
@@ -47,10 +47,10 @@ def without_p2p(accept_length: float, batches: tuple[int, ...]) -> list[Point]:
 @pytest.mark.parametrize("accept_length", [2.5, 3.0, 3.5])
 @pytest.mark.parametrize("batches", [(1,), (1, 32)], ids=["fitted at 1", "fitted at 1 and 32"])
 def test_a_faster_all_reduce_lowers_the_speedup_as_measured(
-    tmp_path: Path, accept_length: float, batches: tuple[int, ...]
+    accept_length: float, batches: tuple[int, ...]
 ) -> None:
     """vLLM issue 56128: 2.27x falls to 2.06x at batch 1, 1.65x to 1.30x at batch 32."""
-    calibration = fitted(tmp_path, without_p2p(accept_length, batches))
+    calibration = fitted(without_p2p(accept_length, batches))
     for batch in (1, 32):
         (base, spec), (base_p2p, spec_p2p) = PCIE_27B["nccl"][batch], PCIE_27B["p2p"][batch]
         found = change_of(
@@ -88,9 +88,8 @@ QWQ = {1: (21.0, 30.0), 4: (61.0, 59.0)}
 GPUs. Card, link, depth and accept length are not stated."""
 
 
-def qwq(
-    tmp_path: Path, card: str, link: str, shape: tuple[int, int, int], accept_length: float
-) -> Change:
+@cache
+def qwq(card: str, link: str, shape: tuple[int, int, int], accept_length: float) -> Change:
     depth, topk, rows = shape
     point = {
         "accept_length": accept_length,
@@ -107,7 +106,7 @@ def qwq(
         "tp_size": 1,
     }
     return change_of(
-        fitted(tmp_path, [point]),
+        fitted([point]),
         ("interconnect", link),
         ("tp_size", "4"),
         depth=depth,
@@ -134,9 +133,9 @@ takes_the_share_as_known = pytest.mark.xfail(
 @pytest.mark.parametrize(("card", "link"), QWQ_RIGS)
 @pytest.mark.parametrize(("shape", "accept_length"), [(CHAIN, 2.0), (CHAIN, 2.4), (TREE, 3.0)])
 def test_a_base_step_of_qwq_32b_on_four_gpus_is_inside_its_interval(
-    tmp_path: Path, card: str, link: str, shape: tuple[int, int, int], accept_length: float
+    card: str, link: str, shape: tuple[int, int, int], accept_length: float
 ) -> None:
-    found = qwq(tmp_path, card, link, shape, accept_length)
+    found = qwq(card, link, shape, accept_length)
     step, whole = QWQ[1][0] / QWQ[4][0], QWQ[1][1] / QWQ[4][1]
     say(
         f"TP 1 -> 4 on {card} over {link}, {shape}, accept {accept_length}: speed-up "
@@ -156,11 +155,11 @@ def test_a_base_step_of_qwq_32b_on_four_gpus_is_inside_its_interval(
     ],
 )
 def test_the_gain_of_qwq_32b_falls_as_tensor_parallelism_grows(
-    tmp_path: Path, card: str, link: str, shape: tuple[int, int, int], accept_length: float
+    card: str, link: str, shape: tuple[int, int, int], accept_length: float
 ) -> None:
     """1.43x on one GPU becomes 0.97x on four."""
     assert MEASURED_QWQ < 1
-    assert qwq(tmp_path, card, link, shape, accept_length).speedup.median < 1
+    assert qwq(card, link, shape, accept_length).speedup.median < 1
 
 
 @pytest.mark.parametrize(
@@ -175,9 +174,9 @@ def test_the_gain_of_qwq_32b_falls_as_tensor_parallelism_grows(
     ],
 )
 def test_the_gain_of_qwq_32b_on_four_gpus_is_inside_its_interval(
-    tmp_path: Path, card: str, link: str, shape: tuple[int, int, int], accept_length: float
+    card: str, link: str, shape: tuple[int, int, int], accept_length: float
 ) -> None:
-    assert inside(MEASURED_QWQ, qwq(tmp_path, card, link, shape, accept_length).speedup)
+    assert inside(MEASURED_QWQ, qwq(card, link, shape, accept_length).speedup)
 
 
 DSV4_FLASH = {
@@ -231,11 +230,11 @@ the sixth version of the page states, 0.65 at depth 2 and 0.47 at depth 3."""
 DSV4_ACCEPT = {2: 2.3, 3: 2.4}
 
 
-def dsv4_flash(tmp_path: Path, backend: str) -> list[tuple[float, Change]]:
+@cache
+def dsv4_flash(backend: str) -> list[tuple[float, Change]]:
     """Measured and predicted change from two GPUs to four, by cell; fitted to those of two."""
     cells = DSV4_FLASH[backend]
     calibration = fitted(
-        tmp_path,
         [
             {
                 "accept_length": DSV4_ACCEPT[depth],
@@ -278,9 +277,9 @@ def dsv4_flash(tmp_path: Path, backend: str) -> list[tuple[float, Change]]:
 
 @pytest.mark.parametrize("backend", list(DSV4_FLASH))
 def test_four_gpus_over_pcie_change_the_speedup_of_deepseek_v4_flash_as_measured(
-    tmp_path: Path, backend: str
+    backend: str,
 ) -> None:
-    found = dsv4_flash(tmp_path, backend)
+    found = dsv4_flash(backend)
     errors = [change.speedup.median / measured - 1 for measured, change in found]
     covered = [inside(measured, change.speedup) for measured, change in found]
     say(
@@ -291,12 +290,10 @@ def test_four_gpus_over_pcie_change_the_speedup_of_deepseek_v4_flash_as_measured
     assert np.median(np.abs(errors)) <= 0.05
 
 
-def test_more_gpus_help_small_batches_more_than_large_ones(tmp_path: Path) -> None:
+def test_more_gpus_help_small_batches_more_than_large_ones() -> None:
     """All four backends: measured x 1.05 to 1.11 at batch 1 against x 0.97 to 1.03 at batch 64."""
     for backend, cells in DSV4_FLASH.items():
-        folder = tmp_path / backend
-        folder.mkdir()
-        by_cell = dict(zip(cells, dsv4_flash(folder, backend), strict=True))
+        by_cell = dict(zip(cells, dsv4_flash(backend), strict=True))
         for depth in (2, 3):
             small, large = by_cell[depth, 1], by_cell[depth, 64]
             assert small[0] > large[0]

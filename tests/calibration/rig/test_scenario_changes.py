@@ -17,6 +17,7 @@ from specmodel.errors import ParameterError, SpecModelError, UnknownKeyError
 from specmodel.measurement import save_record
 from specmodel.physical_fit import PhysicalFit
 from tests.calibration.rig.known_rigs import LLAMA_POINTS, LLAMA_RIG, ONE_POINT, of_points, packaged
+from tests.extent import sample
 from tests.specmodel.measurement.example_record import example_record
 
 LLAMA = Scenario(model=preset("Llama-3.1-8B"), gpu="H100", depth=3, accept_length=2.5)
@@ -98,6 +99,7 @@ def own_values(base: Scenario, folder: Path) -> dict[str, str]:
     return {key: str(value) for key, value in known.items() if value is not None}
 
 
+@sample(6)
 @pytest.mark.parametrize("name", BASES)
 def test_setting_what_a_rig_has_changes_nothing(name: str, tmp_path: Path) -> None:
     base, fit = BASES[name]

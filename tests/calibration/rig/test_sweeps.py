@@ -9,7 +9,6 @@ against the batch and nothing else.
 import csv
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from calibration.rig.prediction import changed_rig, rig_prediction
 from specmodel.prediction import Prediction, predict
 from specmodel.question import AcceptLength, Configuration, Question
 from tests.calibration.rig.fitted_rigs import change_of, fitted, inside, say, words
+from tests.extent import sample
 
 POINTS = Path(__file__).parents[3] / "calibration" / "data" / "points"
 
@@ -95,7 +95,7 @@ def cells(rows: list[Row], found: tuple[Prediction, ...]) -> Cells:
     )
 
 
-def sweep(folder: Path, one: Sweep, most_batch: int) -> tuple[Cells, Cells]:
+def sweep(one: Sweep, most_batch: int) -> tuple[Cells, Cells]:
     """Errors of the physical and of the relative form on all cells that were not fitted."""
     rows = rows_of(one.table)
     shortest = min(float(row["context_tokens"]) for row in rows)
@@ -106,7 +106,7 @@ def sweep(folder: Path, one: Sweep, most_batch: int) -> tuple[Cells, Cells]:
     ]
     asked = [row for row in rows if row not in known]
     stated = {"variant": f"DCP{one.context_parallel}", "interconnect": one.interconnect}
-    calibration = fitted(folder, [row | stated for row in known], AskedRig(draft=one.draft))
+    calibration = fitted([row | stated for row in known], AskedRig(draft=one.draft))
     assert calibration.physical is not None
     assert calibration.physical.rig["context_parallel"] == one.context_parallel
     questions = [question(row) for row in asked]
@@ -122,10 +122,7 @@ def sweep(folder: Path, one: Sweep, most_batch: int) -> tuple[Cells, Cells]:
 @cache
 def family(name: str, most_batch: int) -> tuple[Cells, Cells]:
     """All tables of a family together."""
-    found = []
-    for one in FAMILIES[name]:
-        with TemporaryDirectory() as place:
-            found.append(sweep(Path(place), one, most_batch))
+    found = [sweep(one, most_batch) for one in FAMILIES[name]]
     physical, relative = (
         Cells(*(np.concatenate(column) for column in zip(*form, strict=True)))
         for form in zip(*found, strict=True)
@@ -200,6 +197,7 @@ VLLM = Published("vllm", "A100", EAGLE3_VLLM, 90.0)
 """Its baseline is not stated; this is near what an A100 can read."""
 
 
+@sample(3)
 @pytest.mark.parametrize(
     ("table", "depth", "accept_length"),
     [
@@ -212,7 +210,7 @@ VLLM = Published("vllm", "A100", EAGLE3_VLLM, 90.0)
     ],
 )
 def test_eagle3_gains_less_at_large_batches_as_measured(
-    tmp_path: Path, table: Published, depth: int, accept_length: float
+    table: Published, depth: int, accept_length: float
 ) -> None:
     """Fitted to batch 2 alone."""
     rate = 2 * table.request_tokens_per_s
@@ -229,7 +227,7 @@ def test_eagle3_gains_less_at_large_batches_as_measured(
         "gpu": table.card,
         "tp_size": 1,
     }
-    calibration = fitted(tmp_path, [point])
+    calibration = fitted([point])
     covered, last = [], 1.0
     for batch, gain in list(table.speedups.items())[1:]:
         found = change_of(
