@@ -18,6 +18,7 @@ from calibration.readers.columns import (
     Kind,
     scope_of,
 )
+from calibration.readers.reading import Cell
 from specmodel.units import KILO, PERCENT
 
 _MARKUP = re.compile(r"<[^<>]{0,80}>|[*`\u2020\u2021\u2190-\u21ff\u25a0-\u25ff\u2b00-\u2bff]")
@@ -31,6 +32,8 @@ _GIVEN = re.compile(
     r"concurrency|conc|\u5e76\u53d1)[ ]*[=:][ ]*(\d{1,6})(?!\w)",
     re.IGNORECASE,
 )
+_LLAMA_BENCH = re.compile(r"tg ?(\d{1,7})(?: @ d(\d{1,7}))?")
+_PROMPT_TEST = re.compile(r"pp ?\d{1,7}(?:\+tg\d{1,7})?(?: @ d\d{1,7})?")
 _RUNS = re.compile(r"(?:runs?|#|mean of|avg of|n ?=)? ?\d+(?: ?/ ?(?:run |#)?\d+)*(?: runs?)?")
 _NOT_TOKENS = ("req", "token/req", "k", "ktok", "ktokens", "kb", "mb")
 _WORST = 10_000  # rank of a median beside a mean
@@ -108,12 +111,23 @@ def is_label(written: str) -> bool:
     return normalised_name(written) in WORDS["label"]
 
 
-def said_of_run(label: str) -> dict[str, float]:
+def said_of_run(label: str) -> dict[str, Cell]:
     """Return what the name of a run says of it: its depth, its batch, that it drafts nothing."""
-    said = dict(_given(plain(label)))
-    if "num_steps" not in said and role_of(label) == "baseline":
+    text = plain(label)
+    said: dict[str, Cell] = dict(_given(text))
+    generation = _LLAMA_BENCH.fullmatch(text)
+    if generation:  # of one request, without a draft
+        said |= {"num_steps": 0.0, "batch_size": 1.0, "throughput_origin": "step_time"}
+        said["output_tokens"] = float(generation[1])
+        said |= {"context_tokens": float(generation[2])} if generation[2] else {}
+    elif "num_steps" not in said and role_of(text) == "baseline":
         said["num_steps"] = 0.0
     return said
+
+
+def is_prefill(label: str) -> bool:
+    """Return whether a run is named as the reading of a prompt, which generates nothing."""
+    return _PROMPT_TEST.fullmatch(plain(label)) is not None
 
 
 def match_header(

@@ -16,11 +16,12 @@ from calibration.readers.header import (
     canonical_name,
     closest_name,
     is_label,
+    is_prefill,
     match_header,
     plain,
     said_of_run,
 )
-from calibration.readers.numerals import is_missing, uses_decimal_comma
+from calibration.readers.numerals import is_missing, parse_number, uses_decimal_comma
 from calibration.readers.open_meanings import MEANINGS, Meaning, meant, possible
 from calibration.readers.reading import ORIGIN_NAMES, Cell, Reading, Row, SourceText
 from calibration.readers.text_tables import Record, Table, split_table
@@ -114,16 +115,23 @@ def read(source: SourceText) -> Reading:
 
 def known_names(table: Table) -> frozenset[str]:
     """Return the canonical names of the columns of a table that are known and hold what they say."""
+    layout = _layout(table)
+    said = (
+        said_of_run(cell)
+        for record in table.records
+        for index in layout.labels
+        for cell in record.cells[index : index + 1]
+    )
     return frozenset(
         name
-        for name, column in _layout(table).by_name.items()
+        for name, column in layout.by_name.items()
         if not _is_number(column)
         or any(
             dressed(repeats(plain(cell))[0])
-            for r in table.records
-            for cell in r.cells[column.index :][:1]
+            for record in table.records
+            for cell in record.cells[column.index :][:1]
         )
-    )
+    ) | frozenset(name for names in said for name in names)
 
 
 def about_points(names: frozenset[str]) -> bool:
@@ -273,6 +281,11 @@ def _run(
         written = parts[place] if len(parts) > 1 else parts[0]
         if column.column is None:
             extra[layout.extra_names[column.index]] = written
+            if column.index in layout.labels and is_prefill(written):
+                message = f"{written!r} is the reading of a prompt, which generates nothing"
+                return LeftOut(
+                    code="prefill_row", column=column.written, line=line, message=message
+                )
             said |= said_of_run(written) if column.index in layout.labels else {}
             continue
         if column.column.kind is not Kind.TEXT:
@@ -283,10 +296,13 @@ def _run(
         name = column.column.name
         cells[name] = value
         said |= said_of_run(written) if name == "algorithm" else {}
-        around = dressed(written) if name.endswith("_per_s") else None
+        around = dressed(written) if name in _SPEEDS else None
         scope = column.scope or (scope_of(around.unit) if around and around.unit else "")
         if name == "output_tokens_per_s" and scope in {"per_user", "per_gpu"}:
             cells.setdefault("throughput_scope", scope)
+        if around and around.spread and isinstance(value, float):
+            size = parse_number(around.spread)
+            said.setdefault("spread", size if "%" in around.spread else size / value)
         ratio = faster(around.remark) if around and name in _SPEEDS else None
         if ratio is not None:
             said.setdefault("speedup", ratio)

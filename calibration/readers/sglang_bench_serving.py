@@ -6,11 +6,13 @@ from typing import Any, Final
 
 from calibration.readers.acceptance_counts import SEVERAL_TOKENS, tokens_per_chunk
 from calibration.readers.check import measured_row
+from calibration.readers.console_blocks import serving_labels, serving_records
 from calibration.readers.findings import SGLANG_CODES, Findings
 from calibration.readers.formats import conventions
 from calibration.readers.json_text import (
     CUT_OFF,
     JsonRecord,
+    JsonRecords,
     at,
     json_keys,
     json_records,
@@ -24,6 +26,7 @@ from calibration.readers.sglang_flags import NOTE_MESSAGES, SglangFlags, sglang_
 FORMAT: Final = "sglang_bench_serving"
 
 _KEYS = frozenset({"backend", "completed", "duration", "output_throughput"})
+_LABELS = frozenset({"backend", "accept length", "mean e2e latency (ms)"})  # vLLM prints others
 _LATENCY = "mean_e2e_latency_ms"
 _MESSAGES: Final[Mapping[str, str]] = {
     **NOTE_MESSAGES,
@@ -57,14 +60,16 @@ class _Acceptance:
 
 
 def recognise(head: str) -> bool:
-    """Return whether a text is JSON lines of ``bench_serving``."""
+    """Return whether a text is JSON lines of ``bench_serving``, or what it prints."""
     keys = json_keys(head)
-    return keys >= _KEYS and any(key.endswith("_e2e_latency_ms") for key in keys)
+    as_json = keys >= _KEYS and any(key.endswith("_e2e_latency_ms") for key in keys)
+    return as_json or bool(serving_labels(head) & _LABELS)
 
 
 def read(source: SourceText) -> Reading:
     """Return a row for each line."""
-    found = json_records(source)
+    printed = serving_records(source.text, FORMAT)
+    found = JsonRecords(records=printed) if printed else json_records(source)
     findings = Findings(source.path, _MESSAGES, SGLANG_CODES)
     findings.drop_cut_off(found.broken, CUT_OFF)
     eras: dict[str, None] = {}
@@ -72,7 +77,8 @@ def read(source: SourceText) -> Reading:
         if _LATENCY not in record.fields and "output_throughput" not in record.fields:
             findings.drop("other_record", record.line, "no line of this benchmark; left out")
             continue
-        eras.setdefault(_era(record.fields))
+        if not printed:
+            eras.setdefault(_era(record.fields))
         _read_record(record, findings)
     return findings.reading(FORMAT, era=tuple(eras), conventions=_CONVENTIONS)
 

@@ -1,4 +1,4 @@
-"""Results of ``vllm bench serve``: one JSON object for a run, alone, appended, or in a list."""
+"""Results of ``vllm bench serve``: one JSON object for a run, alone, appended, in a list; or printed."""
 
 import math
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from calibration.readers.acceptance_counts import (
     tokens_per_chunk,
 )
 from calibration.readers.check import measured_row
+from calibration.readers.console_blocks import serving_labels, serving_records
 from calibration.readers.findings import Findings
 from calibration.readers.formats import conventions
 from calibration.readers.json_text import (
@@ -61,10 +62,10 @@ _MESSAGES = {
 
 
 def recognise(head: str) -> bool:
-    """Return whether a text holds results of ``vllm bench serve``."""
+    """Return whether a text holds results of ``vllm bench serve``, as JSON or as it prints them."""
     keys = json_keys(head)
     if not keys & _RESULT:
-        return False
+        return "output token throughput (tok/s)" in serving_labels(head)
     if any(key.endswith("_e2el_ms") for key in keys):
         return True
     if "total_token_throughput" not in keys or any("e2e_latency" in key for key in keys):
@@ -75,7 +76,7 @@ def recognise(head: str) -> bool:
 def read(source: SourceText) -> Reading:
     """Return a row for each result."""
     findings = Findings(source.path, _MESSAGES)
-    for record in json_objects(source, findings):
+    for record in serving_records(source.text, FORMAT) or json_objects(source, findings):
         _read_result(record, findings)
     return findings.reading(FORMAT, "no result of a run", conventions=_CONVENTIONS)
 

@@ -369,3 +369,29 @@ def test_times_per_token_are_rates_of_decoding_for_one_user() -> None:
 )
 def test_other_tables_are_not_recognised(text: str) -> None:
     assert not recognise(text)
+
+
+def test_llama_bench_is_a_baseline_of_one_request() -> None:
+    found = reading(
+        table(
+            "| model | params | backend | ngl | test | t/s |",
+            "| llama 7B Q4_0 | 6.74 B | CUDA | 99 | pp512 | 2368.10 ± 9.00 |",
+            "| llama 7B Q4_0 | 6.74 B | CUDA | 99 | tg128 | 131.42 ± 0.52 |",
+            "| llama 7B Q4_0 | 6.74 B | CUDA | 99 | tg128 @ d4096 | 110.02 ± 1.10 |",
+        )
+    )
+    assert [one.code for one in found.dropped] == ["prefill_row"]
+    assert [row.cells["output_tokens_per_s"] for row in found.rows] == [131.42, 110.02]
+    assert [row.cells.get("context_tokens") for row in found.rows] == [None, 4096]
+    assert found.rows[0].cells["spread"] == pytest.approx(0.52 / 131.42)
+    for row in found.rows:
+        assert (row.cells["num_steps"], row.cells["batch_size"]) == (0, 1)
+        assert row.cells["throughput_origin"] == "step_time"
+
+
+def test_the_name_of_a_run_says_its_depth_or_that_it_drafts_nothing() -> None:
+    found = reading(
+        table("| mode | tok/s | τ |", "| no spec | 60 | - |", "| EAGLE3 (k=3) | 92 | 2.4 |")
+    )
+    told = [(row.cells["num_steps"], row.cells["output_tokens_per_s"]) for row in found.rows]
+    assert told == [(0, 60), (3, 92)]
