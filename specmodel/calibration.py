@@ -95,6 +95,8 @@ class Calibration:
         The physical form fitted to the same points, where their machine is known.
     rig_note : str
         Why there is no physical form; empty where there is one.
+    doubts : tuple of str
+        What the fit says that its own rows contradict.
     fitted_at : str
         When, in UTC as ISO 8601; empty where that is not known.
     """
@@ -123,6 +125,7 @@ class Calibration:
     decode_only: bool = False
     physical: PhysicalFit | None = None
     rig_note: str = ""
+    doubts: tuple[str, ...] = ()
     fitted_at: str = ""
 
     def __post_init__(self) -> None:

@@ -47,14 +47,15 @@ def calibration_notes(system: "Calibration") -> tuple[Note, ...]:
             "`specmodel fit` make this an answer about your system"
         )
         return (Note("packaged_prior", what),)
+    doubts = tuple(Note("contradicts_points", one) for one in system.doubts)
     said = system.broken_baselines
     if not said:
-        return ()
+        return doubts
     more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
     head = "not all points of this calibration could be used"
     if system.forced:
         head = "this calibration rests on rows that were kept with --force"
-    return (Note("broken_baseline", f"{head}: {said[0]}{more}"),)
+    return (*doubts, Note("broken_baseline", f"{head}: {said[0]}{more}"))
 
 
 def held_to_a_step(prediction: Prediction) -> tuple[Note, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from calibration.fit.agreement import doubts
 from calibration.fit.posterior_mode import MapFit, fit_rows, with_measured_shares
 from calibration.points.arrays import SystemRows, system_rows, with_expert_counts
 from calibration.points.reading import read_points
@@ -168,6 +169,7 @@ def fit_points(
     calibration = _calibration(chosen, rows, belief, fitted, soundness, forced=force)
     if profile:
         calibration = replace(calibration, intervals=_profiled(calibration, rows, belief, fitted))
+    calibration = replace(calibration, doubts=doubts(calibration, rows))
     return Fit(read, chosen, soundness, rows, _with_rig(calibration, frame, rows, rig))
 
 
@@ -301,7 +303,12 @@ def _calibration(
     decode_only = bool(np.all(usable.rows.measured_share == 0.0))
     if decode_only:
         notes.append(_DECODE_ONLY)
-    if count := usable.num_contradicted:
+    if (count := usable.num_contradicted) and decode_only:
+        notes.append(
+            f"{count} row{'s' if count > 1 else ''}: end to end, ttft_ms and output_tokens would leave a "
+            "round less than the time of a step, so the throughputs are taken as those of decoding alone"
+        )
+    elif count:
         notes.append(
             f"{count} row{'s' if count > 1 else ''}: ttft_ms and output_tokens leave a round less than the "
             "time of a step, so they are not used; is the throughput that of decoding alone?"

@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from calibration.points.baselines import own_baseline
 from calibration.points.loads import with_common_loads
-from calibration.points.table import Key, decode_only_rows, numbers, row_groups, row_key
+from calibration.points.table import (
+    Key,
+    decode_only_rows,
+    numbers,
+    row_groups,
+    row_key,
+    speculative_rows,
+)
 from calibration.points.unsound import implied_round_cost
 from calibration.readers.acceptance_intervals import accept_length_log_sd
 from specmodel.architecture import has_preset, preset
@@ -169,7 +176,8 @@ def measured_share(frame: pd.DataFrame) -> tuple[Array, NDArray[np.bool_]]:
     It is 0 where the throughput leaves out prefill and idle time: a time to the first token is no part
     of it. A first token that takes the whole request contradicts the throughput, and so does one that
     leaves rounds less than a step, which they had without it: neither is believed. Of the latter it is
-    said which rows they are.
+    said which rows they are. Where they are most of those that state a time, the throughputs of the table
+    are those of decoding alone, whatever their names: the share is 0.
     """
     rate, tokens = numbers(frame, "baseline_tokens_per_s"), numbers(frame, "output_tokens")
     stated = numbers(frame, "ttft_ms") * MILLI * rate / (_requests(frame) * tokens)
@@ -179,6 +187,9 @@ def measured_share(frame: pd.DataFrame) -> tuple[Array, NDArray[np.bool_]]:
     least = 1.0 - ROUND_COST_NOISE
     decoding = accept * (rate / output - share) / (1.0 - share)
     contradicted = (decoding < least) & (accept * rate / output >= least)
+    stating = speculative_rows(frame) & (share > 0.0)
+    if contradicted.any() and 2 * contradicted.sum() > stating.sum():
+        return np.where(np.isfinite(share) | contradicted, 0.0, np.nan), contradicted
     return np.where(contradicted, np.nan, share), contradicted
 
 

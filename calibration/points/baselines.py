@@ -13,6 +13,7 @@ from calibration.points.table import (
     Key,
     numbers,
     row_groups,
+    row_key,
     speculative_rows,
     warn_rows,
 )
@@ -67,6 +68,7 @@ def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Note, ...]
     own = own_baseline(frame)
     for row in np.flatnonzero(~speculative & np.isfinite(own)).tolist():
         (timed if derived[row] else measured)[keys[row]].append(row)
+    _add_other_variants(frame, keys, measured, timed)
     runs = {**timed, **measured}
     asked_for = list(zip(keys, loads, strict=True))
     means = {at: _mean_alike(runs.get(at[0], ()), own, loads, at[1]) for at in set(asked_for)}
@@ -104,6 +106,47 @@ def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Note, ...]
     return frame.assign(
         baseline_tokens_per_s=filled, baseline_origin=pd.Series(origin, dtype="str")
     ), notes
+
+
+def serves(baseline: Key, run: Key, columns: Sequence[str] = SYSTEM_COLUMNS) -> bool:
+    """Whether runs without speculation of one system are baselines of another one.
+
+    Nothing drafts in them, so they may be of another variant; what one side does not state may be equal.
+    """
+    return all(
+        one == other or name == "variant" or one in {None, ""} or other in {None, ""}
+        for name, one, other in zip(columns, baseline, run, strict=True)
+    )
+
+
+def _add_other_variants(
+    frame: pd.DataFrame,
+    keys: Sequence[int],
+    measured: dict[int, list[int]],
+    timed: dict[int, list[int]],
+) -> None:
+    """Add runs without speculation that serve loads which have none of their own."""
+    speculative, system = speculative_rows(frame), row_groups(frame, SYSTEM_COLUMNS)
+    # Those of a system that drafts are baselines of it alone.
+    drafting = set(system[speculative].tolist())
+    spare = [
+        (runs, {key: rows for key, rows in runs.items() if system[rows[0]] not in drafting})
+        for runs in (measured, timed)
+    ]
+    if not any(found for _, found in spare):
+        return
+    load = row_groups(frame, LOAD_COLUMNS)
+    lacking: dict[int, int] = {}
+    for row, key in enumerate(keys):
+        if speculative[row] and key not in measured and key not in timed:
+            lacking.setdefault(key, row)
+    for key, row in lacking.items():
+        wanted = row_key(frame, row, SYSTEM_COLUMNS)
+        for runs, found in spare:
+            for rows in found.values():
+                same = load[rows[0]] == load[row]
+                if same and serves(row_key(frame, rows[0], SYSTEM_COLUMNS), wanted):
+                    runs[key] = [*runs.get(key, []), *rows]
 
 
 def _with_asked_baselines(frame: pd.DataFrame) -> pd.DataFrame:

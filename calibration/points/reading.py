@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from calibration.points.baselines import match_baselines
 from calibration.points.files import FileGroup, PathLike, read_groups
+from calibration.points.regimes import total_rows
 from calibration.points.systems import systems
 from calibration.points.table import Points, frame_of, speculative_rows, warn_rows
 from calibration.points.unsound import warn_impossible
@@ -85,11 +87,12 @@ def points_of(groups: Sequence[FileGroup]) -> Points:
             code="no_points",
         )
     readings, repeated = _without_repeats(read)
-    frame, warnings = match_baselines(frame_of(readings))
+    frame, totals = _without_totals(frame_of(readings))
+    frame, warnings = match_baselines(frame)
     per_part = (~frame["throughput_scope"].isin(["", "aggregate"])).to_numpy()
     points = Points(
         frame=frame,
-        dropped=tuple(row for reading in readings for row in reading.dropped) + repeated,
+        dropped=tuple(row for reading in readings for row in reading.dropped) + repeated + totals,
         files=tuple(file for group in groups if group.readings for file in group.files),
         warnings=(
             *(warning for reading in readings for warning in reading.warnings),
@@ -112,6 +115,18 @@ def points_of(groups: Sequence[FileGroup]) -> Points:
         f"{len(found)} systems, which need one fit each (--system TEXT picks one): {labels}{more}"
     )
     return replace(points, warnings=(*points.warnings, Note("two_systems", message)))
+
+
+def _without_totals(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[LeftOut, ...]]:
+    """Return the table without rows that sum up others."""
+    rows = total_rows(frame)
+    told = "a total of the other rows, which are used one by one"
+    left_out = frame.loc[rows, ["file", "line"]].itertuples(index=False)
+    found = tuple(
+        LeftOut(path=Path(str(file)), line=int(line), code="total_row", message=told)
+        for file, line in left_out
+    )
+    return frame.loc[~rows].reset_index(drop=True), found
 
 
 def _without_repeats(readings: list[Reading]) -> tuple[list[Reading], tuple[LeftOut, ...]]:

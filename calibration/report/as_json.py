@@ -176,7 +176,7 @@ def _fit(summary: "FitSummary") -> dict[str, Any]:
     return {
         "files": summary.points.files,
         **_picked(summary, rows_read="num_read", rows_of_other_systems="num_other"),
-        **_picked(calibration, "num_points", "notes", system="label"),
+        **_picked(calibration, "num_points", "notes", "doubts", system="label"),
         "rig_note": calibration.rig_note or None,
         "dropped": [
             _picked(row, "path", "line", "code", "message") for row in summary.points.dropped

@@ -32,6 +32,9 @@ MOST_DROPPED = 5
 SAME_COST = 0.005
 """Relative difference up to which a round cost with and without prefill is one. [-]"""
 
+SAME_RANGE = 0.02
+"""Relative spread of round costs up to which one number stands for them. [-]"""
+
 ASSUMED_OVERHEAD = 0.15
 """An overhead of drafting as papers assume it, to set against the measured one. [-]"""
 
@@ -53,6 +56,7 @@ def fit_text(summary: FitSummary, path: str, *, explained: bool = False) -> str:
     """Return a fit as text; its warnings are printed apart."""
     blocks = [
         _read(summary),
+        listed("does not fit", summary.calibration.doubts),
         _break_even(summary.costs),
         _constants(summary),
         _residuals(summary),
@@ -105,7 +109,7 @@ def _break_even(costs: Sequence[ConfigurationCost]) -> str:
                 short_words(label),
                 str(observation.num_points),
                 number(low) if low == high else f"{low:.2f}-{high:.2f}",
-                number(observation.round_cost[1]),
+                _range(observation.round_cost),
                 spread(needed) if needed else "impossible",
                 percent((accept - 1.0) / depth) if depth else "-",
             ]
@@ -135,6 +139,12 @@ def _break_even(costs: Sequence[ConfigurationCost]) -> str:
         cost = first.decode_round_cost
     said += f"{decoding}{_overhead(cost)}"
     return "\n".join([*lines, wrapped(said)])
+
+
+def _range(round_cost: tuple[float, float, float]) -> str:
+    """Round costs of one configuration: one number where they agree, else their range."""
+    low, middle, high = round_cost
+    return number(middle) if high - low < SAME_RANGE * middle else f"{number(low)}-{number(high)}"
 
 
 def _overhead(cost: float) -> str:

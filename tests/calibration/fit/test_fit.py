@@ -210,7 +210,7 @@ def test_a_time_to_the_first_token_that_contradicts_the_rounds_is_not_used(tmp_p
     found = fit(bench(tmp_path, header + lines))
     costs = [one.decode_round_cost for one in found.observations]
     assert costs == pytest.approx([1.333, 1.640], abs=1e-3)
-    assert any("2 rows: ttft_ms and output_tokens" in note for note in found.notes)
+    assert any("2 rows: end to end, ttft_ms and output_tokens" in note for note in found.notes)
     answer = found.predict(3.1, num_steps=4, topk=1, batch_size=1)
     assert answer.output_tokens_per_s is not None
     assert answer.output_tokens_per_s.median == pytest.approx(210, rel=0.06)
