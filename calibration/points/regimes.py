@@ -32,15 +32,15 @@ _TOTALS: Final = frozenset(
     {"overall", "total", "totals", "all", "average", "avg", "mean", "aggregate", "sum"}
     | {"总体", "平均", "合计", "总计"}
 )
-_TOTAL_TOLERANCE = 0.01
+_TOTAL_TOLERANCE = 3e-3  # three printed digits
 _DIFFERENT = 0.05  # spread of rates from which a mean of them is told from a repeat
 
 
 def total_rows(frame: pd.DataFrame) -> NDArray[np.bool_]:
     """Rows that sum up the others of their configuration, one a workload.
 
-    By the name of their workload, or by their numbers: the throughput is the mean of the others', arithmetic
-    or harmonic, and so is the accept length.
+    By the name of their workload; or below the others by their numbers: the throughput is their mean,
+    arithmetic or harmonic, and so is the accept length.
     """
     if len(frame) < 3:
         return np.zeros(len(frame), dtype=np.bool_)
@@ -57,10 +57,8 @@ def total_rows(frame: pd.DataFrame) -> NDArray[np.bool_]:
     spread = pd.Series(rate).groupby(groups).transform("std").to_numpy() / rate
     by_numbers = distinct & (size >= 4) & (spread > _DIFFERENT)
     by_numbers &= (others == size) & _is_mean(rate, groups) & _is_mean(accept, groups)
-    last = {groups[row]: row for row in np.flatnonzero(by_numbers)}  # totals stand below
-    found = named & (others >= 2)
-    found[list(last.values())] = True
-    return np.asarray(found)
+    below = ~pd.Series(groups).duplicated(keep="last").to_numpy()  # where totals stand
+    return np.asarray((named & (others >= 2)) | (by_numbers & below))
 
 
 def _is_mean(values: NDArray[np.float64], groups: NDArray[np.intp]) -> NDArray[np.bool_]:
