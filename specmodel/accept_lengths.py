@@ -1,13 +1,13 @@
 """From what a user knows of acceptance to an accept length at every depth that is asked for."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specmodel.ask import Ask
+from specmodel.ask import Ask, MeasuredLengths
 from specmodel.errors import Note, ParameterError, UsageError
 from specmodel.question import AcceptLength, Configuration, Estimate, longest_accept_length
 from specmodel.statistics import NORMAL_95
@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from specmodel.acceptance.other_depth import CarriedAcceptLength, TailSpread
 
 Array = NDArray[np.float64]
+
+SHAPE_SPREAD = 0.3
+"""Log-scale spread of (accept length - 1) at another depth, for each unit of its logarithm by which it
+differs from the measured one at its own depth: of two workloads of one draft model on
+[sgl-project-specforge-specbundle]_ it has .04 to .11. [-]"""
+
+LOAD_SPREAD = 0.03
+"""Log-scale spread of (accept length - 1) between loads of one server; concurrency 1 to 64 in
+`points_2026_11.csv` has .003 to .02, other servers up to .06. A judgement. [-]"""
 
 _ROUNDING = 5e-3  # an accept length printed with two decimals may pass its limit by half a unit
 
@@ -39,7 +48,11 @@ class AcceptLengths(NamedTuple):
 
 
 def accept_lengths(
-    ask: Ask, configurations: Sequence[Configuration], *, calibrated_depth: int | None = None
+    ask: Ask,
+    configurations: Sequence[Configuration],
+    *,
+    calibrated_depth: int | None = None,
+    measured: MeasuredLengths | None = None,
 ) -> AcceptLengths:
     r"""Accept length at the depth of each configuration, validated here and nowhere else.
 
@@ -47,10 +60,16 @@ def accept_lengths(
 
     Up to the depth of a list its sum is exact. Beyond it, and for a single number at another depth than
     its own (`calibrated_depth` where nothing else says it), the tail model carries it, and the spread
-    over tail families is its uncertainty.
+    over tail families is its uncertainty. What the points measured at several depths goes before the tail
+    model, and is the answer where the ask says nothing of acceptance.
     """
-    find = _from_number if ask.list_depth is None else _from_list
-    found = find(ask, configurations, calibrated_depth)
+    points = measured or MeasuredLengths()
+    if ask.list_depth is not None:
+        found = _from_list(ask, configurations)
+    elif ask.accept_length is not None:
+        found = _from_number(ask, ask.accept_length, configurations, calibrated_depth, points)
+    else:
+        found = _from_points(ask, configurations, points)
     if not ask.from_training:
         return found
     from specmodel.acceptance import TRANSFER_PRIOR
@@ -98,11 +117,117 @@ def accept_length_draws(
     return np.asarray(drawn)
 
 
-def _from_list(
-    ask: Ask, configurations: Sequence[Configuration], calibrated_depth: int | None
+def _from_points(
+    ask: Ask, configurations: Sequence[Configuration], points: MeasuredLengths
 ) -> AcceptLengths:
+    """Accept lengths that the points measured, between their depths and beyond them."""
+    depths = [int(one.num_steps or 0) for one in configurations]
+    values = _on_measured_curves(points, depths)
+    if values is None or ask.num_steps is None or ask.from_training:
+        raise nothing_accepted()
+    known = points.depths
+    said = f"accept lengths are what the points measured{_at(known)}"
+    carried = [depth for depth in depths if depth not in known]
+    if carried:
+        said += f"; the acceptance model carries them to{_at(carried)[3:]}"
+    if len(points.by_workload) > 1:
+        said += "; they are the mean over workloads, --workload names one"
+    if points.moved:
+        said += "; the points have them at another load, which changes them little"
+    notes = (Note("accept_length_measured", said), *(_tree_note(configurations) if carried else ()))
+    return AcceptLengths(tuple(map(_within, values, configurations)), None, None, None, notes)
+
+
+def nothing_accepted() -> UsageError:
+    """What is said where nothing tells the acceptance."""
+    return UsageError("--accept, --full or --conditional", "nothing says what is accepted")
+
+
+def _at(depths: Sequence[int]) -> str:
+    """Depths in words."""
+    *before, last = map(str, depths) if depths else [""]
+    if not before:
+        return f" at depth {last}" if last else ""
+    return f" at depths {', '.join(before)} and {last}"
+
+
+def _on_measured_curves(
+    points: MeasuredLengths, depths: Sequence[int], given: tuple[float, int] | None = None
+) -> list[AcceptLength] | None:
+    r"""Accept lengths on the curves that the points measured; of a given height where one is known.
+
+    .. math:: \tau(k) - 1 = (\tau_m(k) - 1)\,
+        \frac{\hat\tau(k; \tau_0) - 1}{\hat\tau(k; \tau_m(k_0)) - 1}
+
+    What is usual between a curve through the given number and one through the measured one is asked of the
+    tail model. None where the points do not know them: one depth alone has no shape. A number at a depth
+    that they lack is one more point of the curve, where a draft model can have both.
+    """
+    from specmodel.acceptance import carry_accept_length
+    from specmodel.acceptance.measured import of_one_drafter, through_measured
+
+    accepted, spread = [], []
+    for measured in points.by_workload:
+        lengths, wanted = dict(measured), [*depths]
+        if given is not None:
+            value, start = given
+            both = {**lengths, start: value}
+            if start not in lengths and of_one_drafter(_chain(both)):
+                lengths = both
+            wanted = [*range(1, max(*depths, start) + 1)]
+        curve, missing = _chain(lengths), sorted({*wanted} - {*lengths})
+        if (missing and not curve) or (given and len(curve) < 2):
+            continue
+        sd = dict.fromkeys(lengths, 0.0)
+        if missing:
+            carried = through_measured(curve, missing)
+            lengths |= zip(missing, carried.value.tolist(), strict=True)
+            sd |= zip(missing, carried.sd.tolist(), strict=True)
+        height = before = 0.0
+        if given is not None:
+            height, before = value - 1.0, min(lengths[start], start + 1.0) - 1.0
+        if height != before:
+            of_points = np.array([lengths[depth] - 1.0 for depth in wanted])
+            new, old = carry_accept_length([[value], [before + 1.0]], start, wanted).value - 1.0
+            scaled = of_points * new / np.maximum(old, _ROUNDING)
+            # Only measured noise falls with depth.
+            rises = np.maximum(np.diff(scaled), np.minimum(np.diff(of_points), 0.0))
+            sums = np.concatenate([[0.0], np.cumsum(rises)])
+            above = np.maximum(height + sums - sums[start - 1], 0.0)
+            lengths |= zip(wanted, (1.0 + np.minimum(above, wanted)).tolist(), strict=True)
+        above = np.array([lengths[depth] - 1.0 for depth in depths])
+        relative = np.array([sd[depth] for depth in depths]) / np.maximum(above, _ROUNDING)
+        if points.moved:
+            relative = np.hypot(relative, LOAD_SPREAD)
+        if height != before:
+            away = math.log(max(height, _ROUNDING) / max(before, _ROUNDING))
+            relative = np.hypot(relative, SHAPE_SPREAD * away)
+            relative[[depth == start for depth in depths]] = 0.0
+        accepted.append(above)
+        spread.append(relative)
+    if not accepted:
+        return None
+    mean = np.mean(accepted, axis=0)
+    between = np.std(accepted, axis=0, ddof=min(1, len(accepted) - 1)) / np.maximum(mean, _ROUNDING)
+    relative = np.sqrt(np.mean(np.square(spread), axis=0) + between**2)
+    width = np.exp(NORMAL_95 * relative)
+    bounds = zip(mean / width, mean, mean * width, relative, strict=True)
+    return [
+        AcceptLength(
+            estimate=Estimate(1.0 + float(one), 1.0 + float(low), 1.0 + float(high)),
+            log_sd=float(sd * one / (1.0 + one)),
+        )
+        for low, one, high, sd in bounds
+    ]
+
+
+def _chain(lengths: Mapping[int, float]) -> dict[int, float]:
+    """Accept lengths that the curve of a chain can have."""
+    return {depth: one for depth, one in lengths.items() if one <= depth + 1.0 + _ROUNDING}
+
+
+def _from_list(ask: Ask, configurations: Sequence[Configuration]) -> AcceptLengths:
     """Accept lengths from a list of full or conditional accuracies."""
-    del calibrated_depth  # a list has its own
     from specmodel.acceptance import ConditionalAccuracy, FullAccuracy, check_shape, tail_spread
 
     given: FullAccuracy | ConditionalAccuracy
@@ -132,12 +257,13 @@ def _from_list(
 
 
 def _from_number(
-    ask: Ask, configurations: Sequence[Configuration], calibrated_depth: int | None
+    ask: Ask,
+    given: float | AcceptLength,
+    configurations: Sequence[Configuration],
+    calibrated_depth: int | None,
+    points: MeasuredLengths,
 ) -> AcceptLengths:
     """Accept lengths from one number and the depth it belongs to."""
-    given = ask.accept_length
-    if given is None:
-        raise UsageError("--accept, --full or --conditional", "nothing says what is accepted")
     if not isinstance(given, AcceptLength):
         given = AcceptLength.exact(given)
     value = given.estimate.median
@@ -159,15 +285,21 @@ def _from_number(
     whole = int(measured)
     from specmodel.acceptance import carry_accept_length, full_accuracy_from_accept_length
 
-    carried = _spread(carry_accept_length(value, whole, [int(depth or 0) for depth in depths]))
-    others = [depth for depth in depths if depth != measured]
+    whole_depths = [int(depth or 0) for depth in depths]
+    others = [depth for depth in whole_depths if depth != measured]
     to = f"depth {others[0]:g}" if len(others) == 1 else "the other depths"
-    note = Note(
-        "accept_length_carried",
-        f"accept length {value:g} was measured at depth {whole} and is carried to {to} by the "
-        "tail model; one number says little of the curve, a list of accuracies (--full, "
-        "--conditional) or a run there says more",
-    )
+    said = f"accept length {value:g} was measured at depth {whole} and is carried to {to} by the "
+    carried = _on_measured_curves(points, whole_depths, (value, whole))
+    if carried is not None:
+        said += f"curve that the points measured{_at(points.depths)}"
+        note = Note("accept_length_measured", said)
+    else:
+        carried = _spread(carry_accept_length(value, whole, whole_depths))
+        said += (
+            "tail model; one number says little of the curve, a list of accuracies (--full, "
+            "--conditional) or a run there says more"
+        )
+        note = Note("accept_length_carried", said)
     values = map(_within, [_as_sure_as(given, one) for one in carried], configurations)
     curve = full_accuracy_from_accept_length(value, whole)
     return AcceptLengths(tuple(values), None, whole, curve, (note, *_tree_note(configurations)))

@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from specmodel.accept_lengths import AcceptLengths, accept_length_draws, accept_lengths
-from specmodel.ask import Ask, calibrated_depth, configurations, question_of
+from specmodel.accept_lengths import (
+    AcceptLengths,
+    accept_length_draws,
+    accept_lengths,
+    nothing_accepted,
+)
+from specmodel.ask import (
+    Ask,
+    calibrated_depth,
+    configurations,
+    measured_accept_lengths,
+    question_of,
+)
 from specmodel.errors import Note, ParameterError, UsageError
 from specmodel.notes import calibration_notes, depth_note, prediction_notes
 from specmodel.prediction import Prediction, accept_length_for, counted, predict, question_rows
@@ -353,15 +364,17 @@ def answer(
     system: "Calibration", ask: Ask, *, source: str = "", model: Model | None = None
 ) -> Answer:
     """Predictions for everything that was asked, by the constants of a calibration or another model."""
-    accepted = ask.accept_length is not None or ask.list_depth is not None
-    if not accepted and ask.target_speedup is None:
-        raise UsageError("--accept, --full or --conditional", "nothing says what is accepted")
+    given = ask.accept_length is not None or ask.list_depth is not None
+    accepted = given or ask.target_speedup is None
+    if not given and accepted and ask.num_steps is None:
+        raise nothing_accepted()
     by = model or relative_model(system)
     configured = configurations(system, ask)
     found = None
     if accepted:
         depth = calibrated_depth(system) if len(configured) > 1 else None
-        found = accept_lengths(ask, configured, calibrated_depth=depth)
+        measured = measured_accept_lengths(system, ask, configured)
+        found = accept_lengths(ask, configured, calibrated_depth=depth, measured=measured)
     values = found.values if found else (AcceptLength.exact(1.0),) * len(configured)
     questions = [
         question_of(system, ask, one, value) for one, value in zip(configured, values, strict=True)

@@ -163,6 +163,56 @@ def points_depth(system: "Calibration", ask: Ask) -> int | None:
     return ask.num_steps[0] if ask.num_steps is not None and len(ask.num_steps) == 1 else None
 
 
+class MeasuredLengths(NamedTuple):
+    """Accept lengths by depth, of each workload; whether some are of another load than the question's."""
+
+    by_workload: tuple[dict[int, float], ...] = ()
+    moved: bool = False
+
+    @property
+    def depths(self) -> list[int]:
+        """Every depth that is known of a workload."""
+        return sorted({depth for one in self.by_workload for depth in one})
+
+
+def measured_accept_lengths(
+    system: "Calibration", ask: Ask, asked: Sequence[Configuration]
+) -> MeasuredLengths:
+    """Accept lengths of the points by depth, of the workload of the ask, else of every one.
+
+    Those of chains, or of trees as wide as that of the question, each at the measured load nearest to
+    that of the question: acceptance hardly knows the load.
+    """
+    found: dict[str, dict[int, tuple[float, float]]] = {}
+    at, blocks = asked[0], {(one.num_steps, one.num_draft_tokens) for one in asked}
+    for one in system.observations:
+        where = one.configuration
+        if where.num_steps is None or where.topk != at.topk:
+            continue
+        depth, tokens = int(where.num_steps), where.num_draft_tokens
+        alike = depth + 1 if where.topk == 1 else at.num_draft_tokens
+        if tokens != alike and (depth, tokens) not in blocks:
+            continue
+        far = sum(
+            abs(math.log((measured + 1.0) / (asked_for + 1.0)))
+            for measured, asked_for in (
+                (where.batch_size, at.batch_size),
+                (where.context_tokens, at.context_tokens),
+            )
+            if measured is not None and asked_for is not None
+        )
+        for workload, length in (one.accept_lengths or {"": one.accept_length_at}).items():
+            known = found.setdefault(workload, {})
+            if depth not in known or far < known[depth][0]:
+                known[depth] = (far, length)
+    workload = workload_of(system, at, ask) or ""
+    chosen = [found[workload]] if workload in found else [*found.values()]
+    return MeasuredLengths(
+        tuple({depth: length for depth, (_, length) in one.items()} for one in chosen),
+        moved=any(far > 0.0 for one in chosen for far, _ in one.values()),
+    )
+
+
 def workload_of(system: "Calibration", configuration: Configuration, ask: Ask) -> str | None:
     """Workload to answer for: the given one, or the only one measured at this load.
 

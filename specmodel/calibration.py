@@ -264,7 +264,8 @@ class Calibration:
         ----------
         accept_length : float, AcceptLength, FullAccuracy, ConditionalAccuracy or sequence, optional
             What is accepted: tokens per round, bonus token included, or accuracies by depth; a plain
-            sequence is of full accuracies, [tokens], [-].
+            sequence is of full accuracies; by default what the points measured at each depth,
+            [tokens], [-].
         depth, num_steps : int or iterable of int, optional
             Draft depth, or several; one of the two, [tokens].
         accept_depth : int, optional

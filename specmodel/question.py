@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -163,6 +163,8 @@ class Observation:
     # median of the same with the time that is not decoding taken out where it was measured,
     # [baseline steps]
     decode_round_cost: float
+    # mean of each workload; empty in files of older releases, [tokens]
+    accept_lengths: dict[str, float] = field(default_factory=dict)
 
 
 def estimate_json(estimate: Estimate | None) -> dict[str, float | None] | None:

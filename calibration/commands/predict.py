@@ -162,11 +162,12 @@ def command(
 ) -> None:
     """Predict speed-up and tokens/s, with the probability of beating no speculation.
 
-    Acceptance comes from one of --accept, --full, --conditional and --log. What is not given is the
-    calibrated configuration where there is a single one.
+    Acceptance comes from one of --accept, --full, --conditional and --log, else from what the points
+    measured at each depth. What is not given is the calibrated configuration where there is a single one.
 
     \b
     specmodel predict --accept 2.75
+    specmodel predict --depth 1:8
     specmodel predict --full .742,.47,.29,.15,.097 --depth 1:10
     specmodel predict --accept 2.75 --accept-depth 5 --depth 10
     specmodel predict --target-speedup 1.3
@@ -243,7 +244,7 @@ def _check_usage(context: click.Context) -> None:
         raise UsageError(
             "one of them", f"--plot draws the calibrated rig, which {changed[0]} changes"
         )
-    if "--plot" in given and not acceptance:
+    if "--plot" in given and "--target-speedup" in given and not acceptance:
         raise UsageError("--accept, --full, --conditional or --log", "--plot draws predictions")
 
 

@@ -219,6 +219,7 @@ def _observations(usable: SystemRows) -> tuple[Observation, ...]:
     baseline = numbers(frame, "baseline_tokens_per_s")
     cost = round_cost_from_throughput(accept, output, baseline)
     share = np.nan_to_num(usable.rows.measured_share)
+    workloads = frame["workload"].fillna("").astype(str).to_numpy()
     decode_cost = round_cost_from_throughput(accept, output, baseline, share)
     found = []
     for index, configuration in enumerate(usable.configurations):
@@ -238,6 +239,10 @@ def _observations(usable: SystemRows) -> tuple[Observation, ...]:
                 output_tokens_per_s=float(output[first]),
                 baseline_tokens_per_s=float(baseline[first]),
                 decode_round_cost=float(np.median(decode_cost[rows])),
+                accept_lengths={
+                    name: float(accept[rows[workloads[rows] == name]].mean())
+                    for name in dict.fromkeys(workloads[rows].tolist())
+                },
             )
         )
     return tuple(found)

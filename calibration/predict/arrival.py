@@ -11,7 +11,14 @@ from calibration.predict.relative_times import batch_curve, needs_batches, relat
 from specmodel.accept_lengths import accept_lengths
 from specmodel.answer import Model, relative_model
 from specmodel.arrival import AskedArrival, BatchServer, ServerTimes, paying_rates_per_s
-from specmodel.ask import Ask, calibrated_depth, configurations, points_depth, workload_of
+from specmodel.ask import (
+    Ask,
+    calibrated_depth,
+    configurations,
+    measured_accept_lengths,
+    points_depth,
+    workload_of,
+)
 from specmodel.calibration import Calibration
 from specmodel.errors import Note, UsageError
 from specmodel.notes import calibration_notes, depth_note
@@ -117,7 +124,12 @@ def arrival_answer(
     one, *more = configurations(calibration, alone)
     if more:
         raise UsageError("one --depth", "a server at an arrival rate is answered for at one depth")
-    found = accept_lengths(ask, [one], calibrated_depth=calibrated_depth(calibration))
+    found = accept_lengths(
+        ask,
+        [one],
+        calibrated_depth=calibrated_depth(calibration),
+        measured=measured_accept_lengths(calibration, ask, [one]),
+    )
     configuration = replace(one, batch_size=None)
     workload = ask.workload and workload_of(calibration, one, ask)
     names = {entry.workload for entry in calibration.baselines.entries}

@@ -1,6 +1,6 @@
 """Accept lengths at a depth that was not measured, from a list or a number, with the spread over tails."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -14,6 +14,7 @@ from specmodel.acceptance.tails import (
     DEFAULT_TAIL,
     DRAW_PAIRS,
     TAILS,
+    FittedTail,
     TailFamily,
     fit_tail,
     normal_nodes,
@@ -25,7 +26,9 @@ ROUGHNESS = 0.15
 served lists are not smooth. A judgement, set together with `CONDITIONAL_NOISE` on few served lists
 cut at one depth and asked for a deeper one."""
 
-_CENTRAL = (0.05, 0.95)
+CENTRAL: Final = (0.05, 0.95)
+"""Bounds of an interval. [-]"""
+
 _LEVELS: Final = np.concatenate([[-40.0], np.linspace(-9.0, 11.0, 120), [40.0]])
 _FINE_LEVELS: Final = np.concatenate([[-40.0], np.linspace(-12.0, 14.0, 2000), [40.0]])
 _SHAPE_PAIRS = 8
@@ -72,16 +75,14 @@ def tail_spread(
         tail = np.concatenate([np.zeros((*tail.shape[:-1], 1)), tail], axis=-1)
         return np.asarray(measured + survival[-1] * tail[..., depths - known])
 
-    evidence = np.array([fit.log_evidence + np.log(fit.family.weight) for fit in fits])
-    share = np.exp(evidence - evidence.max())
-    share /= share.sum()
+    share = family_shares(fits)
     rough = np.exp(ROUGHNESS * normal_nodes(DRAW_PAIRS, 1))
     draws = np.concatenate(
         [measured + rough * (accept_length(fit.family, fit.draws) - measured) for fit in fits]
     )
     draws = np.clip(draws, 1.0, depths + 1.0)
     weights = np.repeat(share / len(rough), len(rough))
-    low, high = weighted_quantiles(draws, weights, _CENTRAL)
+    low, high = weighted_quantiles(draws, weights, CENTRAL)
     value = accept_length(fits[0].family, fits[0].parameters)
     return TailSpread(
         value=value,
@@ -90,6 +91,13 @@ def tail_spread(
         sd=np.sqrt(weights @ (draws - weights @ draws) ** 2),
         weights={fit.family.name: float(part) for fit, part in zip(fits, share, strict=True)},
     )
+
+
+def family_shares(fits: Sequence[FittedTail]) -> FloatArray:
+    """Share of each fitted family: its prior weight times its Laplace evidence."""
+    evidence = np.array([fit.log_evidence + np.log(fit.family.weight) for fit in fits])
+    share = np.exp(evidence - evidence.max())
+    return np.asarray(share / share.sum())
 
 
 class CarriedAcceptLength(NamedTuple):
@@ -160,7 +168,7 @@ def _pair_table(before: int, after: int) -> tuple[FloatArray, FloatArray, FloatA
     draws = grid + rough[:, None, None] * (carried - grid)
     draws = np.clip(draws, 1.0, after + 1.0).reshape(-1, grid.size)
     share = np.tile(weights, rough.size) / rough.size
-    low, high = weighted_quantiles(draws, share, _CENTRAL)
+    low, high = weighted_quantiles(draws, share, CENTRAL)
     sd = np.sqrt(share @ (draws - share @ draws) ** 2)
     return grid, low, high, sd
 

@@ -22,6 +22,8 @@ BENCH = {
     "no_depth": "accept_length,throughput,baseline\n2.1,82.3,90.0\n",
     "chains": "workload,tau,tok/s,baseline,k,bs\nchat,2.4,118,77,3,1\nchat,2.6,121,77,5,1\n"
     "code,2.9,140,80,3,1\ncode,3.1,410,330,3,8\n",
+    "ladder": "num_steps,batch_size,accept_length,throughput,baseline\n2,1,1.70,136.0,100\n"
+    "4,1,2.40,171.4,100\n6,1,3.00,187.5,100\n",
     "tree": "tau,tok/s,baseline,k,topk,num_draft_tokens\n2.4,118,77,3,4,8\n2.6,121,77,4,4,8\n",
 }
 FULL = (0.742, 0.47, 0.29, 0.15, 0.097)
@@ -111,6 +113,42 @@ asks = st.fixed_dictionaries(
         "from_training": st.booleans(),
     },
 )
+
+
+@pytest.mark.parametrize("ask", [{"accept_length": 3.0, "accept_depth": 6}, {}])
+def test_the_best_depth_is_the_best_measured_one(
+    specmodel: Run, folder: Path, ask: dict[str, Any]
+) -> None:
+    ask = {**ask, "depth": range(2, 7)}
+    compared(specmodel, folder, "ladder", ask)
+    found = Calibration.load(folder / "ladder.json").predict(**ask)
+    measured = {2: (1.70, 136.0), 4: (2.40, 171.4), 6: (3.00, 187.5)}
+    for one in found.depths:
+        if one.num_steps in measured:
+            length, rate = measured[one.num_steps]
+            output = one.prediction.output_tokens_per_s
+            assert one.prediction.question.accept_length == AcceptLength.exact(length)
+            assert output is not None
+            assert output.median == pytest.approx(rate, rel=0.02)
+            assert output.low < rate < output.high
+    assert found.best is not None
+    assert found.depths[found.best].num_steps == 6
+
+
+def test_each_workload_and_load_has_its_own_accept_length(folder: Path) -> None:
+    known = Calibration.load(folder / "chains.json")
+    measured = [("chat", 3, 1, 2.4), ("chat", 5, 1, 2.6), ("code", 3, 1, 2.9), ("code", 3, 8, 3.1)]
+    for workload, depth, batch, length in measured:
+        found = known.predict(depth=depth, workload=workload, batch_size=batch)
+        assert found.prediction.question.accept_length == AcceptLength.exact(length)
+    for batch in (1, 8):  # the only workload there
+        (note,) = [
+            one
+            for one in known.predict(depth=5, workload="code", batch_size=batch).notes
+            if one.code == "accept_length_measured"
+        ]
+        assert "depth 3" in note.message
+        assert "carries them to depth 5" in note.message
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,12 +1,13 @@
 """What the tests of tails need of depth sweeps: a fit to accept lengths, and chains of equal depths."""
 
-from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from specmodel.acceptance.tails import FittedTail, TailFamily, fit_curve
+from specmodel.acceptance import measured
+from specmodel.acceptance.tails import FittedTail
 
 FloatArray = NDArray[np.float64]
 
@@ -14,23 +15,9 @@ ACCEPT_LENGTH_NOISE = 0.005
 """Relative standard deviation of a measured (accept_length - 1) about a smooth curve."""
 
 
-def fit_tail_to_accept_lengths(
-    num_steps: Sequence[int] | NDArray[np.intp],
-    accept_lengths: ArrayLike,
-    family: TailFamily,
-    relative_noise: float = ACCEPT_LENGTH_NOISE,
-) -> FittedTail:
-    """A depth sweep of chains measures the survival curve as differences of accept lengths."""
-    depths, lengths = np.asarray(num_steps), np.asarray(accept_lengths, dtype=np.float64)
-    every = np.arange(1.0, depths.max() + 1.0)
-    accepted = lengths - 1.0
-
-    def predict(parameters: FloatArray) -> FloatArray:
-        survival = np.cumprod(family.conditional_accuracy(parameters, every), axis=-1)
-        return np.asarray(np.cumsum(survival, axis=-1)[..., depths - 1])
-
-    scale = 1.0 / (relative_noise * np.maximum(accepted, 0.02))
-    return fit_curve(predict, accepted, scale, family, float(accepted[0] / lengths[0]))
+fit_tail_to_accept_lengths = partial(
+    measured.fit_tail_to_accept_lengths, relative_noise=ACCEPT_LENGTH_NOISE
+)
 
 
 def accept_length_of(tail: FittedTail, num_steps: int) -> float:

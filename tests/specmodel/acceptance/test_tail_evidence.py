@@ -163,7 +163,7 @@ def test_shape_priors_are_what_the_served_curves_teach(golden: Read) -> None:
                 fit = fit_tail(FullAccuracy(values), tail)
             else:
                 noise = 0.005 if kind == "chain" else 0.02
-                fit = fit_tail_to_accept_lengths(depths, values, tail, noise)
+                fit = fit_tail_to_accept_lengths(depths, values, tail, relative_noise=noise)
             draws.append(fit.draws[:, 1:])
         every = np.stack(draws)
         mean = np.einsum("c,cdn->n", share, every) / every.shape[1]
