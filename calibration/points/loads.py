@@ -11,7 +11,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from calibration.points.table import numbers, speculative_rows, warn_rows
 from specmodel.calibration import Calibration
+from specmodel.errors import Note
+from specmodel.units import MILLI
 
 Array = NDArray[np.float64]
 
@@ -20,6 +23,12 @@ CONTEXT_BAND: Final = 3.0
 
 BATCH_BAND: Final = 1.2
 """The same for mean numbers of requests in flight. [-]"""
+
+ALL_THE_TIME: Final = 0.95
+"""Share of the wall time that prefills would take, from which a time to the first token is a queue. [-]"""
+
+MOST_OF_THEM: Final = 0.6
+"""Share of the requests sent that decode at once, below which the others wait. [-]"""
 
 _MOST_STATED = 0.5  # share of runs at a baseline's very value from which on it was stated
 
@@ -38,6 +47,53 @@ def with_common_loads(frame: pd.DataFrame) -> pd.DataFrame:
         batch_size=_common(batch, drafts, BATCH_BAND),
         context_tokens=_common(context, drafts, CONTEXT_BAND),
     )
+
+
+def without_waiting(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Note, ...]]:
+    r"""Return points whose batch is that of the requests that decode, not of those that wait as well.
+
+    .. math:: B = X \cdot t_\text{token}, \qquad \frac{X}{N}\, t_\text{first} \ge 0.95
+
+    Throughput times the time per token is the mean number that decode. Where it is far below the batch that
+    is stated, and prefills that take all the time to the first token would keep the server busy all the time
+    or longer, requests waited: for KV memory, or for the cap on running requests. Such a time is no prefill.
+    """
+    output, batch = numbers(frame, "output_tokens_per_s"), numbers(frame, "batch_size")
+    emitted = np.where(speculative_rows(frame), numbers(frame, "accept_length"), 1.0)
+    decoding = output * numbers(frame, "step_time_ms") * MILLI / emitted
+    busy = output / numbers(frame, "output_tokens") * numbers(frame, "ttft_ms") * MILLI
+    aggregate = frame["throughput_scope"].isin(["", "aggregate"]).to_numpy()
+    waiting = aggregate & (busy >= ALL_THE_TIME) & (decoding < MOST_OF_THEM * batch)
+    if not waiting.any():
+        return frame, ()
+    rows = np.flatnonzero(waiting)
+    found = np.maximum(decoding, 1.0)
+    rising = rows[np.argsort(found[rows])]
+    for first in rising:  # equal ones come out a little different in every run
+        same = rising[
+            (found[rising] >= found[first]) & (found[rising] <= BATCH_BAND * found[first])
+        ]
+        found[same] = np.median(found[same])
+    loads = frame["_load"].to_numpy(dtype=object, copy=True)
+    loads[rows] = None  # what was asked for is not what ran
+    notes = tuple(
+        note
+        for row in rows.tolist()
+        for note in warn_rows(
+            frame,
+            np.arange(len(frame)) == row,
+            "waiting",
+            f"only {decoding[row]:.3g} of {batch[row]:g} requests decode at once (throughput x time per "
+            f"token); the others wait {frame['ttft_ms'].iloc[row] * MILLI:.3g} s for KV memory, or for "
+            "the cap on running requests: the batch is those that decode, and only runs at the same one "
+            "are compared",
+        )
+    )
+    return frame.assign(
+        batch_size=np.where(waiting, found, batch),
+        ttft_ms=frame["ttft_ms"].mask(waiting),
+        _load=pd.Series(loads, dtype=object),
+    ), notes
 
 
 def at_calibrated_loads(frame: pd.DataFrame, calibration: Calibration) -> pd.DataFrame:

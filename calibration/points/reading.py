@@ -10,6 +10,7 @@ import pandas as pd
 
 from calibration.points.baselines import match_baselines
 from calibration.points.files import FileGroup, PathLike, read_groups
+from calibration.points.loads import without_waiting
 from calibration.points.regimes import total_rows
 from calibration.points.systems import systems
 from calibration.points.table import Points, frame_of, speculative_rows, warn_rows
@@ -88,6 +89,7 @@ def points_of(groups: Sequence[FileGroup]) -> Points:
         )
     readings, repeated = _without_repeats(read)
     frame, totals = _without_totals(frame_of(readings))
+    frame, waiting = without_waiting(frame)
     frame, warnings = match_baselines(frame)
     per_part = (~frame["throughput_scope"].isin(["", "aggregate"])).to_numpy()
     points = Points(
@@ -101,6 +103,7 @@ def points_of(groups: Sequence[FileGroup]) -> Points:
                 for group in broken
                 if group.error is not None
             ),
+            *waiting,
             *warnings,
             *warn_impossible(frame),
             *warn_rows(frame, per_part, "throughput_scope", _PER_PART),

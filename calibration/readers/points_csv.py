@@ -366,7 +366,12 @@ def _derive(cells: dict[str, Cell]) -> None:
     """Fill canonical cells that follow from others: rates of decoding, counts, gains."""
     tpot_ms, baseline_tpot_ms = number(cells, "tpot_ms"), number(cells, "baseline_tpot_ms")
     decode, plain_decode = (number(cells, f"{run}decode_tokens_per_s") for run in ("", "baseline_"))
-    if tpot_ms and decode is None and "step_time_ms" not in cells:
+    measured = "output_tokens_per_s" in cells and number(cells, "batch_size")
+    if tpot_ms and measured and "step_time_ms" not in cells:
+        accept = 1.0 if number(cells, "num_steps") == 0 else number(cells, "accept_length")
+        if accept is not None:
+            cells["step_time_ms"] = tpot_ms * accept
+    elif tpot_ms and decode is None and "step_time_ms" not in cells:
         # one token of each request every so often, without prefill and waiting
         decode = 1 / (tpot_ms * MILLI)
         plain_decode = 1 / (baseline_tpot_ms * MILLI) if baseline_tpot_ms else None
