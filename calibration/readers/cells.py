@@ -45,9 +45,11 @@ def dressed(written: str) -> Dressed | None:
 
 
 def unit_family(written: str) -> str:
-    """Return whether a cell has a unit of a ``rate`` or a ``time``; empty where it has neither."""
-    unit = (dressed(written) or Dressed("")).unit
-    return "time" if unit in TIME_UNITS else "rate" if unit and RATE.search(unit) else ""
+    """Return whether a cell has a unit of a ``rate`` or a ``time``, or is a bare ``number``; else empty."""
+    found = dressed(written)
+    if found is None or not found.unit:
+        return "number" if found else ""
+    return "time" if found.unit in TIME_UNITS else "rate" if RATE.search(found.unit) else "other"
 
 
 def repeats(written: str) -> tuple[str, ...]:

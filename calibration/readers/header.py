@@ -34,6 +34,10 @@ _GIVEN = re.compile(
 )
 _LLAMA_BENCH = re.compile(r"tg ?(\d{1,7})(?: @ d(\d{1,7}))?")
 _PROMPT_TEST = re.compile(r"pp ?\d{1,7}(?:\+tg\d{1,7})?(?: @ d\d{1,7})?")
+_NUMBERED = re.compile(r"(?<![a-z0-9])(mtp|eagle|nextn)_?\d{1,2}(?![a-z0-9])")
+_POSITION = re.compile(
+    r"(?:(?:acc|accept|acceptance|acceptance_rate|accept_rate)[_/@]*)?(?:at_)?(?:pos|position|p|\u4f4d\u7f6e)_?(\d{1,2})"
+)
 _RUNS = re.compile(r"(?:runs?|#|mean of|avg of|n ?=)? ?\d+(?: ?/ ?(?:run |#)?\d+)*(?: runs?)?")
 _NOT_TOKENS = ("req", "token/req", "k", "ktok", "ktokens", "kb", "mb")
 _WORST = 10_000  # rank of a median beside a mean
@@ -50,6 +54,7 @@ class HeaderColumn:
     scope: str = ""  # what the throughput is counted over, where the unit says it (``tok/s/user``)
     in_cells: bool = False  # whether the cells have the unit, without which it is not known
     given: tuple[tuple[str, float], ...] = ()  # what the heading says of all its cells: ``k=3``
+    named: bool = True  # whether it says more than which run it is of
     rank: int = 0  # how good a name it is; 0 is the canonical name
 
 
@@ -72,6 +77,11 @@ _BASELINES: Final = {
     "decode_tokens_per_s": "baseline_decode_tokens_per_s",
     "step_time_ms": "baseline_step_time_ms",
     "tpot_ms": "baseline_tpot_ms",
+}
+
+_OTHER_RUN: Final = {
+    "output_tokens_per_s": "baseline_tokens_per_s",
+    "baseline_tokens_per_s": "output_tokens_per_s",
 }
 
 
@@ -100,7 +110,7 @@ def closest_name(written: str) -> str | None:
 
 def role_of(text: str) -> str:
     """Return whether a text is of a run ``baseline`` or ``speculative``; empty where it says neither."""
-    words = set(_BLANKS.sub("_", plain(text).casefold()).split("_"))
+    words = set(_TOUCHING.sub(r"_\g<0>_", _BLANKS.sub("_", plain(text).casefold())).split("_"))
     if words & WORDS["baseline"]:
         return "baseline"
     return "speculative" if words & WORDS["speculative"] else ""
@@ -140,22 +150,30 @@ def match_header(
     says whether the cells of a column have a unit of a rate or of a time.
     """
     read = [_meaning(index, written) for index, written in enumerate(names) if written.strip()]
+    rates = {one.column.name for one in read if one.column is not None and not one.in_cells}
     for place, one in enumerate(read):
         if one.column is not None and one.in_cells:
-            family = "time" if one.column.name.endswith("_ms") else "rate"
-            if (families or {}).get(one.index) != family:
+            family = (families or {}).get(one.index)
+            other = _OTHER_RUN.get(one.column.name, "") if not one.named else ""
+            is_time = one.column.name.endswith("_ms")
+            beside = family == "number" and other in rates  # `base` beside `tok/s`
+            if not beside and family != ("time" if is_time else "rate"):
                 read[place] = replace(one, column=None)
     best: dict[tuple[object, ...], tuple[int, int]] = {}
     for one in read:
         if one.column is not None:
-            key = (one.column.name, one.given)
+            key = _key(one)
             best[key] = min(best.get(key, (one.rank, one.index)), (one.rank, one.index))
     return tuple(
-        one
-        if one.column is None or best[one.column.name, one.given][1] == one.index
-        else replace(one, column=None)
+        one if one.column is None or best[_key(one)][1] == one.index else replace(one, column=None)
         for one in read
     )
+
+
+def _key(column: HeaderColumn) -> tuple[object, ...]:
+    """Return what columns share of which only one is read; each position has its own."""
+    name = column.column.name if column.column else ""
+    return name, column.given, column.index if name == "position_rate" else -1
 
 
 def _meaning(index: int, written: str) -> HeaderColumn:
@@ -168,7 +186,7 @@ def _meaning(index: int, written: str) -> HeaderColumn:
     remarks = [_BLANKS.sub("_", one.strip()).casefold() for one in _BRACKETS.findall(text)]
     around = [one for one in remarks if {*one.split("_")} <= _AROUND | WORDS["statistic"]]
     stem = _SPECULATIVE_DECODING.sub("speculative", _SCRIPTS.sub("_", name))
-    stem = _TOUCHING.sub(r"_\g<0>_", stem)
+    stem = _TOUCHING.sub(r"_\g<0>_", _NUMBERED.sub(r"\1", stem))
     rate = RATE.search(stem)
     time = None if rate else TIME.search(stem)
     unit = rate or time
@@ -178,7 +196,10 @@ def _meaning(index: int, written: str) -> HeaderColumn:
     words = [word for word in "_".join((_SCOPE.sub("_", stem), *around)).split("_") if word]
     named = [word for word in words if word not in WORDS["statistic"]]
     base = "_".join(word for word in named if word not in _AROUND)
-    tried = next((one for one in (name, "_".join(named), base) if one in _NAMES), None)
+    tries = (name, "_".join(named), base)
+    tried = next((one for one in tries if one in _NAMES), None)
+    if _POSITION.fullmatch(name) and tried is None:
+        tried = name = "position_rate"
     others = {word for one in remarks for word in one.split("_")}
     others |= {*words} if tried != name else set()
     if tried is None or others & WORDS["other"]:
@@ -214,6 +235,7 @@ def _meaning(index: int, written: str) -> HeaderColumn:
         factor=factor,
         scope="" if scope == "aggregate" else scope,
         in_cells=needs_unit and not has_unit,
+        named=bool(tried),
         rank=rank + _WORST * bool({"median", "p50"} & {*words}),
     )
 

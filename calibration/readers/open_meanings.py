@@ -1,7 +1,9 @@
 """Names that can mean several things: what each meaning gives, which one a table decides, what to ask."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from itertools import accumulate
+from operator import mul
+from typing import Any, Final, NamedTuple
 
 from calibration.readers.check import longest_accept_length, number
 from calibration.readers.reading import Cell
@@ -15,7 +17,7 @@ class Meaning(NamedTuple):
     name: str  # of a column that means this alone
     says: str
     formula: str  # for people: r is the value, k the depth
-    accept_length: Callable[[float, float], float]  # from the value and the depth
+    accept_length: Callable[[Any, float], float]  # from the value and the depth
     needs_depth: bool = False
 
 
@@ -52,11 +54,26 @@ _PER_ROUND = (
     Meaning("drafts_per_round", "accepted draft tokens a round", "1 + r", lambda r, _: 1 + r),
     Meaning("tokens_a_round", "tokens a round, the bonus token in", "r", lambda r, _: r),
 )
+_POSITIONS = (
+    Meaning(
+        "full_accuracy",
+        "chance that all drafts up to a position are accepted",
+        "1 + their sum",
+        lambda r, _: 1 + sum(r),
+    ),
+    Meaning(
+        "conditional_accuracy",
+        "chance of a position after the ones before",
+        "1 + their products",
+        lambda r, _: 1 + sum(accumulate(r, mul)),
+    ),
+)
 
 # The meanings of each open column, and of each column that has one of them alone.
 MEANINGS: Final[Mapping[str, tuple[Meaning, ...]]] = {
     "acceptance_rate": _RATES,
     "accepted_per_round": _PER_ROUND,
+    "position_rates": _POSITIONS,
     **{one.name: (one,) for one in (*_RATES, *_PER_ROUND)},
 }
 
@@ -65,7 +82,7 @@ def possible(name: str, rows: Iterable[Mapping[str, Cell]]) -> tuple[Meaning, ..
     """Return the meanings of a column that no row contradicts, by its accept length or what can be."""
     left = MEANINGS[name]
     for cells in rows:
-        value, stated = number(cells, name), number(cells, "accept_length")
+        value, stated = cells.get(name), number(cells, "accept_length")
         if value is None or number(cells, "num_steps") == 0:
             continue
         longest = longest_accept_length(cells)
@@ -84,9 +101,7 @@ def possible(name: str, rows: Iterable[Mapping[str, Cell]]) -> tuple[Meaning, ..
 
 def meant(meanings: tuple[Meaning, ...], name: str, cells: Mapping[str, Cell]) -> float | str:
     """Return the accept length that a column gives a row; where it is open, the question."""
-    value = number(cells, name)
-    if value is None:
-        return "is empty"
+    value = cells[name]
     given = {one: _given(one, value, cells) for one in meanings}
     if not given:
         return "fits no meaning that is known: check it, or give accept_length"
@@ -101,7 +116,7 @@ def meant(meanings: tuple[Meaning, ...], name: str, cells: Mapping[str, Cell]) -
     return f"can mean several things, with accept lengths of their own: {said}; call the column by the one that it is, or add accept_length"
 
 
-def _given(meaning: Meaning, value: float, cells: Mapping[str, Cell]) -> float | None:
+def _given(meaning: Meaning, value: Cell, cells: Mapping[str, Cell]) -> float | None:
     """Return the accept length that a meaning gives, None where the depth it needs is not known."""
     depth = number(cells, "num_steps")
     if depth is None and meaning.needs_depth:

@@ -1,6 +1,6 @@
 """Plain tables: comma, semicolon or tab separated, with the canonical columns or other names."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -151,7 +151,8 @@ def read_tables(source: SourceText, tables: Sequence[Table], format_name: str) -
         names = {name: column.written for name, column in layout.by_name.items()}
         parsed = [run for record in table.records for run in _runs(record, layout, noted)]
         known = [run.cells for run in parsed if isinstance(run, _Parsed)]
-        meanings = {name: possible(name, known) for name in MEANINGS if name in names}
+        said = {name for cells in known for name in cells}
+        meanings = {name: possible(name, known) for name in MEANINGS if name in said}
         for run in parsed:
             row = _complete(run, meanings, noted) if isinstance(run, _Parsed) else run
             if isinstance(row, Row):
@@ -197,7 +198,7 @@ def _layout(table: Table) -> _Layout:
     families: dict[int, str] = {}
     for record in table.records:
         for index, cell in enumerate(record.cells):
-            families[index] = families.get(index) or unit_family(plain(cell))
+            families[index] = families.get(index) or unit_family(repeats(plain(cell))[0])
     columns = match_header(table.header.cells, families)
     comma = table.separator != "," and uses_decimal_comma(_number_cells(table, columns))
     taken = {*_RESERVED, *(c.column.name for c in columns if c.column is not None)}
@@ -294,6 +295,10 @@ def _run(
         if isinstance(value, LeftOut):
             return replace(value, line=line)
         name = column.column.name
+        if name == "position_rate" and isinstance(value, float):
+            rates = cells.get("position_rates", ())
+            cells["position_rates"] = (*rates, value) if isinstance(rates, tuple) else rates
+            continue
         cells[name] = value
         said |= said_of_run(written) if name == "algorithm" else {}
         around = dressed(written) if name in _SPEEDS else None
@@ -371,11 +376,11 @@ def _derive(cells: dict[str, Cell]) -> None:
         accept = 1.0 if number(cells, "num_steps") == 0 else number(cells, "accept_length")
         if accept is not None:
             cells["step_time_ms"] = tpot_ms * accept
-    elif tpot_ms and decode is None and "step_time_ms" not in cells:
+    elif tpot_ms and decode is None and not {"output_tokens_per_s", "step_time_ms"} & cells.keys():
         # one token of each request every so often, without prefill and waiting
         decode = 1 / (tpot_ms * MILLI)
         plain_decode = 1 / (baseline_tpot_ms * MILLI) if baseline_tpot_ms else None
-        cells.setdefault("throughput_scope", "per_user")
+        cells["throughput_scope"] = "per_user"
     if "output_tokens_per_s" not in cells and decode is not None:
         cells |= {"output_tokens_per_s": decode, "throughput_origin": "step_time"}
         if plain_decode is not None:
@@ -428,8 +433,11 @@ def _no_points(dropped: list[LeftOut]) -> str:
     """Return why nothing is left of a file."""
     if not dropped:
         return "a header, and no row below it; add one row per measurement"
-    reasons = "; ".join(row.within_file for row in dropped[:_MOST_REASONS])
-    more = len(dropped) - _MOST_REASONS
+    kinds = Counter(row.code for row in dropped)
+    first = {row.code: row for row in reversed(dropped)}
+    shown = [replace(first[code], count=count) for code, count in kinds.items()][:_MOST_REASONS]
+    more = len(dropped) - sum(row.count for row in shown)
+    reasons = "; ".join(row.within_file for row in shown)
     return f"no usable row: {reasons}" + (f"; and {more} more" if more > 0 else "")
 
 

@@ -219,6 +219,42 @@ def test_a_table_in_any_wording_is_read_as_it_was_meant(seed: int) -> None:
         assert set(row.cells) <= {*expected, "baseline_tokens_per_s", "baseline_origin"}, text
 
 
+FORMULAS: list[Callable[[float, int], float]] = [
+    lambda r, k: 1 + k * r,
+    lambda r, _: 1 / (1 - r),
+    lambda r, k: (k + 1) * r,
+    lambda r, k: (1 - r ** (k + 1)) / (1 - r),
+]
+
+
+@pytest.mark.parametrize("seed", range(extent(test=40, prove=400)))
+def test_rates_are_read_as_they_were_meant_or_asked_about(seed: int) -> None:
+    chance = random.Random(f"rates {seed}")  # noqa: S311 - the same tables in every run
+    formula = chance.choice(FORMULAS)
+    truth = {}
+    rows = ["| k | acceptance rate | tokens/step | tok/s |", "|---|---|---|---|"]
+    while len(truth) < 3:
+        k, rate = chance.randrange(1, 8), round(chance.uniform(0.3, 0.9), 3)
+        accept_length = formula(rate, k)
+        if not 1.1 < accept_length < k + 1:
+            continue
+        speed = 100.0 + len(truth)
+        truth[speed] = accept_length
+        told = f"{accept_length:.2f}" if chance.random() < 0.5 else ""
+        rows.append(f"| {k} | {rate * 100:.1f}% | {told} | {speed} |")
+    text = "\n".join([*rows, ""])
+    try:
+        found = reading(text)
+    except FormatError as error:
+        if "can mean several things" not in str(error):
+            raise
+        return
+    assert {one.code for one in found.dropped} <= {"open_meaning"}, text
+    for row in found.rows:
+        expected = truth[float(str(row.cells["output_tokens_per_s"]))]
+        assert row.cells["accept_length"] == pytest.approx(expected, rel=0.003, abs=0.005), text
+
+
 def table(*rows: str) -> str:
     first, *others = rows
     return "\n".join([first, "|---" * (first.count("|") - 1) + "|", *others, ""])
@@ -395,3 +431,45 @@ def test_the_name_of_a_run_says_its_depth_or_that_it_drafts_nothing() -> None:
     )
     told = [(row.cells["num_steps"], row.cells["output_tokens_per_s"]) for row in found.rows]
     assert told == [(0, 60), (3, 92)]
+
+
+def test_columns_by_position_are_joint_or_conditional_as_the_accept_length_says() -> None:
+    header = "| k | acc pos 1 | acc pos 2 | acc pos 3 | tok/s | tau | plain tok/s |"
+    found = reading(
+        table(
+            header,
+            "| 3 | 0.8 | 0.7 | 0.6 | 97.2 | 2.70 | 60 |",  # joint: 3.10; conditional: 2.696
+            "| 3 | 0.9 | 0.5 | 0.4 | 97.9 | | 60 |",
+        )
+    )
+    assert found.rows[1].cells["accept_length"] == pytest.approx(1 + 0.9 + 0.9 * 0.5 * (1 + 0.4))
+    said = question(table(header, "| 3 | 0.8 | 0.7 | 0.6 | 97.2 | | 60 |"))
+    assert "= 3.10)" in said
+    assert "= 2.70)" in said
+
+
+def test_a_time_per_token_beside_a_throughput_does_not_make_it_one_of_a_user() -> None:
+    found = reading(table("| bs | tok/s | TPOT (ms) | tau |", "| 8 | 800 | 9.67 | 2.4 |"))
+    assert found.rows[0].cells["output_tokens_per_s"] == 800
+    assert "throughput_scope" not in found.rows[0].cells
+
+
+def test_a_column_that_only_names_its_run_is_of_what_the_other_run_is() -> None:
+    found = reading(table("| k | tok/s | base | tau |", "| 3 | 90 | 60 | 2.4 |"))
+    assert found.rows[0].cells["baseline_tokens_per_s"] == 60
+    text = table("| k | tok/s | base | tau |", "| 3 | 90 | Wren-8B | 2.4 |")
+    assert "baseline_tokens_per_s" not in reading(text).rows[0].cells
+
+
+def test_a_table_of_a_blog_with_its_gain_and_an_acceptance_that_is_not_needed() -> None:
+    found = reading(
+        table(
+            "| Config | Prompt | Tokens/s | Acceptance | Mean accepted len | Δ vs baseline |",
+            "| Baseline (no draft) | code | 54.2 | — | — | — |",
+            "| EAGLE-3, k=2 | code | 92.3 | 71.2% | 2.42 | +70.3% |",
+        )
+    )
+    plain, drafted = (row.cells for row in found.rows)
+    assert (plain["num_steps"], plain["output_tokens_per_s"]) == (0, 54.2)
+    assert (drafted["num_steps"], drafted["accept_length"]) == (2, 2.42)
+    assert drafted["baseline_tokens_per_s"] == pytest.approx(92.3 / 1.703)
