@@ -231,7 +231,7 @@ FORMULAS: list[Callable[[float, int], float]] = [
 def test_rates_are_read_as_they_were_meant_or_asked_about(seed: int) -> None:
     chance = random.Random(f"rates {seed}")  # noqa: S311 - the same tables in every run
     formula = chance.choice(FORMULAS)
-    truth = {}
+    truth: dict[float, float] = {}
     rows = ["| k | acceptance rate | tokens/step | tok/s |", "|---|---|---|---|"]
     while len(truth) < 3:
         k, rate = chance.randrange(1, 8), round(chance.uniform(0.3, 0.9), 3)
