@@ -54,7 +54,7 @@ def match_baselines(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Note, ...]
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     bench = pathlib.Path(folder) / "bench.csv"
     ...     _ = bench.write_text("k,tau,tok/s\n0,,79.4\n0,,79.0\n3,2.1,90\n")
-    ...     frame = frame_of([recognise_file(bench).read()])
+    ...     frame = frame_of(recognise_file(bench).read())
     >>> match_baselines(frame)[0]["baseline_tokens_per_s"].tolist()
     [nan, nan, 79.2]
     """

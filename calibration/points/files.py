@@ -97,7 +97,7 @@ def _open(path: Path, *, is_named: bool, progress: Callable[[int], None] | None)
     series: tuple[str, ...] = ()
     try:
         series = found.series
-        group = replace(group, readings=(found.read(),))
+        group = replace(group, readings=found.read())
     except FormatError as error:
         group = replace(group, error=error)
     source = found.source if series and isinstance(found.source, SourceText) else None

@@ -7,7 +7,7 @@ more. Readers fit nothing and print nothing.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
 
@@ -44,6 +44,7 @@ from calibration.readers import (
     vllm_schedule,
 )
 from calibration.readers.columns import CANONICAL_NAMES, NUMBER_NAMES, TEXT_NAMES
+from calibration.readers.containers import container_names, is_wrapped, only, unwrapped
 from calibration.readers.header import canonical_name
 from calibration.readers.json_text import json_keys, json_records_or_refuse
 from calibration.readers.log_file import LogFile
@@ -145,6 +146,7 @@ class Recognised:
 
     reader: Reader | LogReader  # of its format
     source: SourceText | LogFile  # what the reader takes
+    containers: tuple[str, ...] = ()  # those of a log of several that are of this format
 
     @property
     def series(self) -> tuple[str, ...]:
@@ -153,11 +155,28 @@ class Recognised:
             return ()
         return cast("SeriesReader", self.reader).series_key(self.source)
 
-    def read(self) -> Reading:
-        """Return what the file says."""
-        if isinstance(self.source, LogFile):
-            return cast("LogReader", self.reader).read_log(self.source)
-        return cast("Reader", self.reader).read(self.source)
+    def read(self) -> tuple[Reading, ...]:
+        """Return what the file says: of each container of a log, or the one reading of all of it."""
+        if not isinstance(self.source, LogFile):
+            return (cast("Reader", self.reader).read(self.source),)
+        readings: list[Reading] = []
+        refused: list[FormatError] = []
+        for container in self.containers or ("",):
+            try:
+                log = replace(self.source, container=container)
+                reading = cast("LogReader", self.reader).read_log(log)
+                if len(self.containers) > 1:
+                    rows = (
+                        replace(r, details={**r.details, "container": container})
+                        for r in reading.rows
+                    )
+                    reading = replace(reading, rows=tuple(rows))
+                readings.append(reading)
+            except FormatError as error:
+                refused.append(error)
+        if not readings:
+            raise refused[0]
+        return tuple(readings)
 
 
 def recognise_file(
@@ -174,16 +193,30 @@ def recognise_file(
             )
     else:
         head = read_head(path, HEAD_CHARACTERS)
-        for log_reader in LOG_READERS:
-            if log_reader.recognise(head):
-                log = LogFile(path=path, progress=progress)
-                return Recognised(reader=log_reader, source=log)
+        found = _recognised_log(head, LogFile(path=path, progress=progress))
+        if found is not None:
+            return found
         source = read_text(path)
         head = source.text[:HEAD_CHARACTERS]
     for reader in READERS:
         if reader.recognise(head):
             return Recognised(reader=reader, source=source)
     raise _unknown(source, head)
+
+
+def _recognised_log(head: str, log: LogFile) -> Recognised | None:
+    """Return the reader of a log, whose lines may be wrapped or of several containers."""
+    begin = head.encode("utf-8", "replace")
+    if is_wrapped(begin):
+        begin, log = unwrapped(begin), replace(log, wrapped=True)
+        head = begin.decode("utf-8", "replace")
+    names = container_names(begin, least=1 if log.wrapped else 2)
+    heads = {name: only(begin, name).decode("utf-8", "replace") for name in names} or {"": head}
+    for reader in LOG_READERS:
+        containers = tuple(name for name, of in heads.items() if reader.recognise(of))
+        if containers:
+            return Recognised(reader=reader, source=log, containers=containers if names else ())
+    return None
 
 
 def _unknown(source: SourceText, head: str) -> FormatError:

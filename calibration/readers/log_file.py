@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Final
 
+from calibration.readers.containers import only, unwrapped
 from specmodel.errors import FormatError
 from specmodel.units import GIBI, MEBI
 
@@ -54,12 +55,20 @@ class LogFile:
     path: Path  # the file; plain or gzip, UTF-8 or UTF-16 with a byte order mark
     # told how many bytes of the file have been read since it was told last
     progress: Callable[[int], None] | None = None
+    wrapped: bool = False  # whether its lines are JSON with the line inside
+    container: str = ""  # whose lines alone are read; empty for all
 
     def blocks(self, size: int = _BLOCK_BYTES) -> Iterator[bytes]:
         """Yield the content as UTF-8, in blocks that end with a line; the last one may not.
 
         A line longer than 16 MiB is no line of a log: it is cut.
         """
+        for block in self._whole_lines(size):
+            bare = unwrapped(block) if self.wrapped else block
+            yield only(bare, self.container) if self.container else bare
+
+    def _whole_lines(self, size: int) -> Iterator[bytes]:
+        """Yield the content in blocks that end with a line."""
         rest = b""
         for piece in self._pieces(size):
             end = piece.rfind(b"\n") + 1

@@ -275,6 +275,6 @@ def test_bad_files_are_refused_with_one_clear_line(name: str, code: str, said: s
 def test_bad_rows_do_not_cost_the_good_ones(
     name: str, kept: list[int], dropped: dict[str, int]
 ) -> None:
-    reading = recognise_file(BAD / name).read()
+    (reading,) = recognise_file(BAD / name).read()
     assert [row.line for row in reading.rows] == kept
     assert Counter(row.code for row in reading.dropped) == Counter(dropped)
