@@ -5,11 +5,14 @@ from pathlib import Path
 import pytest
 
 from calibration.readers.reading import SourceText
-from calibration.readers.vllm_prometheus import read, read_series, recognise, series_key
+from calibration.readers.scraped_counters import LLAMACPP, VLLM
 from specmodel.errors import FormatError
 from tests.calibration.readers.conftest import codes, dropped
 
 NAME = "vllm:spec_decode_num_"
+
+read, read_series = VLLM.read, VLLM.read_series
+recognise, series_key = VLLM.recognise, VLLM.series_key
 
 
 def scrape(
@@ -183,3 +186,15 @@ def test_servers_of_other_depth_or_model_are_not_compared() -> None:
 def test_it_is_recognised_by_its_names() -> None:
     assert recognise(scrape(1.0, 1.0, (1.0,)).text)
     assert not recognise("INFO vllm: SpecDecoding metrics: 3\n")
+
+
+def test_llamacpp_counts_the_same_under_names_of_its_own() -> None:
+    source = scrape(1000, 3000, (700, 500, 300))
+    text = source.text.replace("vllm:", "llamacpp:")
+    found = LLAMACPP.read(SourceText(path=source.path, text=text, encoding="utf-8"))
+    assert LLAMACPP.recognise(text)
+    assert not recognise(text)
+    cells = found.rows[0].cells
+    assert (cells["engine"], cells["num_steps"]) == ("llama.cpp", 3)
+    assert cells["accept_length"] == pytest.approx(1 + 1500 / 1000)
+    assert cells["full_accuracy"] == pytest.approx((0.7, 0.5, 0.3))
