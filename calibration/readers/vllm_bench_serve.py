@@ -53,8 +53,9 @@ _MESSAGES = {
     "baseline_inferred": "no counters of speculation and one token a chunk: taken for a run "
     "without speculation, though the file does not say so",
     "failed_requests": "some requests failed, so the load was lower than asked for",
-    "itl_identity": "mean inter-token latency differs by more than 10 % from TPOT x accept length: "
-    "rounds were mixed with prefill, or chunks are no rounds; step time is from TPOT",
+    "itl_identity": "mean inter-token latency differs by more than 10 % from the round time (TPOT x "
+    "accept length; the median latency where the accept length is inferred): rounds were mixed with "
+    "prefill, or chunks are no rounds",
     "open_loop_load": "requests came at a finite rate: the batch was not fixed",
     "speculation_unknown": "neither counters of speculation nor both latencies: it is not known "
     "whether the server speculated",
@@ -99,6 +100,11 @@ def _read_result(record: JsonRecord, findings: Findings) -> None:
     step_time_ms = None
     if time_per_token_ms is not None and acceptance.accept_length is not None:
         step_time_ms = time_per_token_ms * acceptance.accept_length
+    median_ms = positive_at(result, "median_itl_ms")
+    if "accept_length_from_itl" in acceptance.notes and step_time_ms and median_ms:
+        # that product is the mean latency of a chunk, which prefills of other requests stretch
+        stretched = step_time_ms > (1 + _IDENTITY_TOLERANCE) * median_ms
+        step_time_ms = median_ms if stretched else step_time_ms
     throughput = positive_at(result, "output_throughput")
     if throughput is None and step_time_ms is None and acceptance.rounds is None:
         findings.drop("malformed", line, "neither a throughput nor a latency nor an acceptance")

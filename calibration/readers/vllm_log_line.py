@@ -33,7 +33,7 @@ _V0_FIELDS = tuple(
     re.compile(rf"{label}:\s*(\d{{1,15}})(?:[,.]\s|[,.]$)", re.ASCII)
     for label in (
         "Number of speculative tokens",
-        "Number of draft tokens",
+        "Number of draft tokens(?: tokens)?",
         "Number of emitted tokens",
     )
 )

@@ -191,3 +191,28 @@ def test_nothing_but_other_objects_is_refused() -> None:
     with pytest.raises(FormatError) as caught:
         read(source('[{"a": 1}, 3, null, {"completed": "many", "mean_e2el_ms": null}]'))
     assert caught.value.code == "no_points"
+
+
+def test_without_counters_a_round_lasts_as_the_median_chunk() -> None:
+    """Prefills of other requests stretch the mean: 2 x 3 tokens in 24 ms are 250 tok/s of decoding."""
+    result = {
+        "model_id": "m",
+        "backend": "vllm",
+        "num_prompts": 20,
+        "completed": 20,
+        "max_concurrency": 2,
+        "duration": 100.0,
+        "total_input_tokens": 2000,
+        "total_output_tokens": 20000,
+        "output_throughput": 200.0,
+        "mean_ttft_ms": 100.0,
+        "mean_tpot_ms": 9.9,
+        "mean_itl_ms": 29.7,
+        "median_itl_ms": 24.0,
+        "mean_e2el_ms": 10000.0,
+    }
+    text = json.dumps(result)
+    reading = read(SourceText(path=Path("result.json"), text=text, encoding="utf-8"))
+    assert reading.rows[0].cells["accept_length"] == pytest.approx(3.0)
+    assert reading.rows[0].cells["step_time_ms"] == 24.0
+    assert "itl_identity" in codes(reading)

@@ -336,3 +336,8 @@ def test_a_log_of_nothing_but_idle_windows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="nothing was drafted") as caught:
         read(tmp_path, early("nan", 0, 0, "nan, nan"))
     assert caught.value.code == "no_points"
+
+
+def test_the_oldest_spelling_of_draft_tokens_is_read(tmp_path: Path) -> None:
+    line = v0(4, 4000, 2250).replace("draft tokens:", "draft tokens tokens:")
+    assert read(tmp_path, line).rows[0].cells["accept_length"] == pytest.approx(2250 / (4000 / 4))
