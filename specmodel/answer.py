@@ -81,16 +81,22 @@ def _choose_depth(
     load = Configuration(num_steps=0.0, batch_size=at.batch_size, context_tokens=at.context_tokens)
     one = AcceptLength.exact(1.0)
     nothing = replace(questions[0], accept_length=one, configuration=load)
+    steps: list[float] = [*depths_of(questions)]
     rng = np.random.default_rng(_SEED)
     drawn = accept_length_draws(found, depths_of(questions), num_draws=NUM_DRAWS, rng=rng)
+    if system.baseline_known:
+        questions, steps = [nothing, *questions], [0.0, *steps]
+        drawn = np.concatenate([np.ones((NUM_DRAWS, 1)), drawn], axis=1)
+    else:  # a given baseline says whether a depth pays, not which one is best
+        questions = [replace(each, baseline_tokens_per_s=None) for each in questions]
     found_best = choose_depth(
         system.posterior,
-        question_rows(system, [nothing, *questions]),
-        accept_length_draws=np.concatenate([np.ones((NUM_DRAWS, 1)), drawn], axis=1),
+        question_rows(system, questions),
+        accept_length_draws=drawn,
         num_draws=NUM_DRAWS,
         rng=rng,
     )
-    return replace(found_best, num_steps=np.array([0.0, *depths_of(questions)]))
+    return replace(found_best, num_steps=np.array(steps))
 
 
 def depths_of(questions: Sequence[Question]) -> list[int]:
@@ -207,9 +213,9 @@ class Answer(NamedTuple):
     @property
     def best(self) -> int | None:
         """Position of the recommended depth; None where there is no choice or it is no speculation."""
-        if self.choice is None or self.choice.best == 0:
+        if self.choice is None or self.choice.best_num_steps == 0:
             return None
-        return self.choice.best - 1
+        return self.choice.best - int(self.choice.num_steps[0] == 0)
 
     @property
     def prediction(self) -> Prediction:
@@ -368,6 +374,10 @@ def answer(
     accepted = given or ask.target_speedup is None
     if not given and accepted and ask.num_steps is None:
         raise nothing_accepted()
+    if ask.target_speedup is not None and not (
+        system.baseline_known or ask.baseline_tokens_per_s or model
+    ):
+        raise UsageError("--baseline", "a speed-up compares with a baseline, and none is known")
     by = model or relative_model(system)
     configured = configurations(system, ask)
     found = None
@@ -406,7 +416,9 @@ def answer(
         ask=ask,
         depths=depths,
         choice=by.choose_depth(questions, found) if several and found else None,
-        identity=None if several or model else _identity(system, depths[0]),
+        identity=None
+        if several or model or not system.baseline_known
+        else _identity(system, depths[0]),
         measured_depth=found.measured_depth if found else None,
         measured_conditional=None if curve is None else float(curve.to_conditional().values[-1]),
         claims=_claims(curve, depths, ask.claim)

@@ -72,7 +72,7 @@ class Calibration:
         Of the target model; 0 for dense, NaN where not known.
     throughput_scope : str
         What the points' throughputs are: ``aggregate`` over the batch (also where not stated),
-        ``per_user`` or ``per_gpu``.
+        ``per_user``, ``per_gpu``, or ``relative`` where they are speed-ups and no rate is known.
     hull : dict of str to tuple
         Smallest and largest value of each quantity in the points.
     num_points : int
@@ -95,6 +95,9 @@ class Calibration:
         The physical form fitted to the same points, where their machine is known.
     rig_note : str
         Why there is no physical form; empty where there is one.
+    baseline_known : bool
+        Whether anything says how fast it is without speculation; if not, the baselines are units of time in
+        which the rounds of each load are counted.
     doubts : tuple of str
         What the fit says that its own rows contradict.
     fitted_at : str
@@ -125,6 +128,7 @@ class Calibration:
     decode_only: bool = False
     physical: PhysicalFit | None = None
     rig_note: str = ""
+    baseline_known: bool = True
     doubts: tuple[str, ...] = ()
     fitted_at: str = ""
 

@@ -48,6 +48,12 @@ def calibration_notes(system: "Calibration") -> tuple[Note, ...]:
         )
         return (Note("packaged_prior", what),)
     doubts = tuple(Note("contradicts_points", one) for one in system.doubts)
+    if not system.baseline_known:
+        what = (
+            "no baseline is known, so there are tokens/s and no speed-up; give --baseline, or measure the "
+            "same load without speculation"
+        )
+        doubts += (Note("no_baseline", what),)
     said = system.broken_baselines
     if not said:
         return doubts
@@ -61,7 +67,7 @@ def calibration_notes(system: "Calibration") -> tuple[Note, ...]:
 def held_to_a_step(prediction: Prediction) -> tuple[Note, ...]:
     """Remark on a round cost that was held to one step."""
     implied = prediction.implied_round_cost
-    if implied >= 1.0 - ROUNDING:
+    if not implied < 1.0 - ROUNDING:
         return ()
     said = f"a round of {implied:.3g} steps is implied; none takes less than one"
     return (Note("round_cost_held", f"{said}, so it is taken as 1"),)
@@ -151,6 +157,8 @@ def _outside_the_points(
 def _baseline(system: "Calibration", prediction: Prediction) -> list[Note]:
     """Remarks on a baseline that is missing, or unlike the calibrated ones."""
     question, rate = prediction.question, prediction.baseline_tokens_per_s
+    if not system.baseline_known:
+        return []  # said of the whole calibration
     if rate is None:
         workloads = sorted({entry.workload for entry in system.baselines.entries} - {""})
         what = "no baseline is known at this load, so there is a speed-up and no tokens/s"
@@ -159,7 +167,7 @@ def _baseline(system: "Calibration", prediction: Prediction) -> list[Note]:
             what = "each workload has its own baseline, so there is a speed-up and no tokens/s"
             hint = f"give --workload ({', '.join(workloads[:8])}) or --baseline"
         return [Note("no_baseline", f"{what}; {hint}")]
-    if question.baseline_tokens_per_s is None:
+    if question.baseline_tokens_per_s is None or system.throughput_scope == "relative":
         return []
     known = [entry.tokens_per_s for entry in system.baselines.at(question.configuration)]
     if not known or (

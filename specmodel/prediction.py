@@ -18,7 +18,7 @@ from specmodel.errors import ImpossibleAnswerError
 from specmodel.posterior import NEW, Rows
 from specmodel.question import Configuration, Estimate, Question, Run, estimate_json
 from specmodel.speedup import accept_length_for_speedup
-from specmodel.statistics import NORMAL_95
+from specmodel.statistics import NORMAL_95, student_t_cdf
 from specmodel.units import MILLI
 
 if TYPE_CHECKING:
@@ -117,7 +117,9 @@ class Prediction:
             "tpot_ms": estimate_json(tpot_s and tpot_s.scaled(1 / MILLI)),
             "per_user_tokens_per_s": estimate_json(self.per_user_tokens_per_s),
             "break_even_accept_length": estimate_json(self.break_even_accept_length),
-            "probability_faster": self.probability_faster,
+            "probability_faster": None
+            if np.isnan(self.probability_faster)
+            else self.probability_faster,
             "breakdown": [
                 {
                     "term": part.term,
@@ -173,6 +175,8 @@ def predict(system: "Calibration", questions: Sequence[Question]) -> tuple[Predi
     """
     if not questions:
         return ()
+    if not system.baseline_known:
+        return _by_round_times(system, questions)
     rows = question_rows(system, questions)
     accept_log_sd = np.array([question.accept_length.log_sd for question in questions])
     posterior = system.posterior
@@ -208,6 +212,8 @@ def predict(system: "Calibration", questions: Sequence[Question]) -> tuple[Predi
         gain = possible_speedup(Estimate(*gains[index]), question.accept_length.estimate)
         share, effect = float(found.non_decode_share[index]), float(found.run_effect[index])
         rate, _ = baseline_of(system, question)
+        if system.throughput_scope == "relative" and question.baseline_tokens_per_s is None:
+            rate = None
         aggregate, per_gpu = (system.throughput_scope == one for one in ("aggregate", "per_gpu"))
         part = 1.0 / (question.configuration.batch_size or 1.0) if aggregate else 1.0  # of one user
         output = None if rate is None else gain.scaled(rate)
@@ -241,6 +247,36 @@ def predict(system: "Calibration", questions: Sequence[Question]) -> tuple[Predi
                 run_effect=effect,
                 configuration_measured=bool(rows.configuration[index] != NEW),
                 from_constants=tuple(np.abs(by_constant[index]).tolist()),
+            )
+        )
+    return tuple(answers)
+
+
+def _by_round_times(system: "Calibration", questions: Sequence[Question]) -> tuple[Prediction, ...]:
+    """Predictions of a system without baselines: rates by the times of rounds, the rest by a given one.
+
+    The rounds of each load count in a unit of time. What compares with no speculation is NaN, unless the
+    question brings its baseline.
+    """
+    in_units = replace(system, baseline_known=True)
+    asked = [replace(one, baseline_tokens_per_s=None) for one in questions]
+    answers = []
+    for question, one in zip(questions, predict(in_units, asked), strict=True):
+        given, rate = question.baseline_tokens_per_s, one.baseline_tokens_per_s
+        factor = np.nan if given is None or rate is None else given / rate
+        gain = one.speedup.scaled(1.0 / factor)
+        cost = one.round_cost.scaled(factor)
+        log_sd = np.log(gain.high / gain.low) / (2.0 * NORMAL_95)
+        answers.append(
+            replace(
+                one,
+                question=question,
+                round_cost=cost if np.isnan(factor) else possible_round_cost(cost),
+                speedup=gain,
+                break_even_accept_length=one.break_even_accept_length.scaled(factor),
+                baseline_tokens_per_s=given,
+                probability_faster=float(student_t_cdf(np.log(gain.median) / log_sd, 8.0)),
+                implied_round_cost=one.implied_round_cost * factor,
             )
         )
     return tuple(answers)

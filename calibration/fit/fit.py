@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 
 from calibration.fit.agreement import doubts
 from calibration.fit.posterior_mode import MapFit, fit_rows, with_measured_shares
-from calibration.points.arrays import SystemRows, system_rows, with_expert_counts
+from calibration.points.arrays import (
+    UNITS_A_ROUND,
+    SystemRows,
+    system_rows,
+    with_expert_counts,
+    with_unit_baselines,
+)
 from calibration.points.reading import read_points
 from calibration.points.systems import SystemPoints, select_system
 from calibration.points.table import Points, format_points, numbers, texts, with_num_steps
@@ -44,6 +50,7 @@ OUTLIER_SD = 4.0
 MAD_TO_SD = 1.4826
 """Standard deviation of a normal variable per median absolute deviation. [-]"""
 
+_ANY_SCALE_LOG_SD = 2.0  # of a step, where no baseline tells it
 _HULL = ("accept_length", "num_steps", "topk", "num_draft_tokens", "batch_size", "context_tokens")
 
 _DECODE_ONLY = (
@@ -156,21 +163,39 @@ def fit_points(
         )
     kept = chosen.points if force else chosen.points.where(soundness.kept)
     frame = with_expert_counts(kept.frame)
-    rows = system_rows(frame)
+    rows, baseline_known = system_rows(frame), True
     if not len(rows.rows):
-        raise FitError(f"nothing to fit: {_lacking(chosen.points.frame, frame)}")
+        rows, baseline_known = system_rows(with_unit_baselines(frame), baseline_known=False), False
+        if not len(rows.rows) or len(frame) < len(chosen.points):  # or set aside, as broken
+            raise FitError(f"nothing to fit: {_lacking(chosen.points.frame, frame)}")
     belief = prior or load_prior(
         experts_known=rows.experts_known,
         engine=texts(frame, "engine")[0],
         without_target=texts(chosen.points.frame, "target_model")[0] if unlearned else "",
     )
+    if not baseline_known:
+        belief = _of_any_scale(belief)
     fitted = fit_rows(rows.rows, rows.log_speedup, belief, spread_log_sd=rows.spread_log_sd)
     fitted = replace(fitted, posterior=with_measured_shares(fitted.posterior, rows.baselines))
     calibration = _calibration(chosen, rows, belief, fitted, soundness, forced=force)
+    if not baseline_known:
+        why = "without a baseline the machine is not priced"
+        said = doubts(calibration, rows)  # in the units of the rows
+        calibration = replace(calibration, baseline_known=False, rig_note=why, doubts=said)
+        return Fit(read, chosen, soundness, rows, calibration)
     if profile:
         calibration = replace(calibration, intervals=_profiled(calibration, rows, belief, fitted))
     calibration = replace(calibration, doubts=doubts(calibration, rows))
     return Fit(read, chosen, soundness, rows, _with_rig(calibration, frame, rows, rig))
+
+
+def _of_any_scale(belief: Prior) -> Prior:
+    """A prior of rounds in a unit of time: it knows how they grow with depth, not how long a step is."""
+    costs = [NAMES.index(name) for name in ("fixed_cost", "step_cost", "tree_cost")]
+    mean, covariance = belief.mean.copy(), belief.covariance.copy()
+    mean[costs] += np.log(UNITS_A_ROUND)
+    covariance[np.ix_(costs, costs)] += _ANY_SCALE_LOG_SD**2
+    return replace(belief, mean=mean, covariance=covariance)
 
 
 def _with_rig(
@@ -200,11 +225,6 @@ def _lacking(stated: pd.DataFrame, kept: pd.DataFrame) -> str:
         return (
             "no run with speculation has a throughput: its acceptance alone tells nothing about "
             "time; add a benchmark result of the same server"
-        )
-    if not np.isfinite(numbers(runs, "baseline_tokens_per_s")).any():
-        return (
-            "no row has a baseline: fill baseline_tokens_per_s, or add rows with num_steps 0 and "
-            "the same workload, batch and context"
         )
     if len(kept) < len(stated) and np.isfinite(implied_round_cost(stated)).any():
         return "every row with a baseline was set aside, because its baseline is broken"
@@ -306,7 +326,7 @@ def _calibration(
     frame = usable.frame
     notes = [warning.message for warning in soundness.warnings]
     decode_only = bool(np.all(usable.rows.measured_share == 0.0))
-    if decode_only:
+    if decode_only and np.isfinite(numbers(chosen.points.frame, "baseline_tokens_per_s")).any():
         notes.append(_DECODE_ONLY)
     if (count := usable.num_contradicted) and decode_only:
         notes.append(

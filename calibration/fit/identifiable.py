@@ -120,6 +120,8 @@ def next_measurements(calibration: Calibration) -> tuple[str, ...]:
     workload with a different accept length; a baseline sweep over batches holds the verification.
     """
     wanted = []
+    if not calibration.baseline_known:
+        wanted.append("the same load without speculation: tells the speed-up and the break-even")
     depths = stated_depths(calibration)
     if not depths:
         wanted.append("the column num_steps: without it no other depth is predicted well")
@@ -134,12 +136,12 @@ def next_measurements(calibration: Calibration) -> tuple[str, ...]:
             "the best depth"
         )
     told = any(entry.non_decode_share > 0.0 for entry in calibration.baselines.entries)
-    if not accept_lengths_differ(calibration) and not told:
+    if not accept_lengths_differ(calibration) and not told and calibration.baseline_known:
         wanted.append(
             "another workload with another accept length, and its baseline: tells f (so do TTFT and "
             "output length)"
         )
-    if calibration.curve is None:
+    if calibration.curve is None and calibration.baseline_known:
         wanted.append(
             "without speculation, a sweep over batch 1 to 64: tells what verification costs at "
             "other batches"

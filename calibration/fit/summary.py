@@ -31,6 +31,7 @@ from specmodel.prediction import Prediction, predict_each
 from specmodel.question import AcceptLength, Observation, Question
 
 _SAID_OTHERWISE = ("two_systems",)  # a system was chosen
+_OF_ROUNDS_ALONE = ("no_baseline",)  # the report begins with it
 _OF_PACKAGED_TABLES = ("unknown_column",)  # locators, which no reader needs
 
 
@@ -113,7 +114,7 @@ def summary(made: Fit, *, packaged: bool = False) -> FitSummary:
         in_play=constants_in_play(calibration),
         untold=untold_constants(calibration),
         next_measurements=next_measurements(calibration),
-        diagnosis=diagnose(calibration, explanation),
+        diagnosis=diagnose(calibration, explanation) if calibration.baseline_known else None,
         notes=(*_notes(read, calibration, explanation, packaged=packaged), *_cost_notes(costs)),
         explanation=explanation,
     )
@@ -177,6 +178,7 @@ def _notes(
 ) -> tuple[Note, ...]:
     """What reading and fitting warn of."""
     left_out = _SAID_OTHERWISE + (_OF_PACKAGED_TABLES if packaged else ())
+    left_out += () if calibration.baseline_known else _OF_ROUNDS_ALONE
     found = [
         Note(warning.code, str(warning))
         for warning in read.warnings

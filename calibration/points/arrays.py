@@ -1,7 +1,7 @@
 """Points of one system as arrays for the fit: configurations, runs, baselines, measured speed-up."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -34,6 +34,9 @@ _Record = TypeVar("_Record", Configuration, Run)
 LEAST_DECODE_SHARE = 0.05
 """Share of a request below which decoding cannot be: the time to first token is wrong. [-]"""
 
+UNITS_A_ROUND = 10.0
+"""Units of time in the shortest round of a load, where no baseline is known. [-]"""
+
 _CONFIGURATION = ("num_steps", "topk", "num_draft_tokens", "batch_size", "context_tokens")
 _RUN = ("workload", "topk", "batch_size", "context_tokens")
 
@@ -59,11 +62,20 @@ class SystemRows:
     experts_known: bool
 
 
-def system_rows(frame: pd.DataFrame) -> SystemRows:
-    """Arrays of one system's points; `frame` has the canonical columns."""
+def system_rows(frame: pd.DataFrame, *, baseline_known: bool = True) -> SystemRows:
+    """Arrays of one system's points; `frame` has the canonical columns.
+
+    Baselines that stand for unknown ones say nothing of time outside decoding or of other batches.
+    """
     common = with_common_loads(frame)
     share, contradicted = measured_share(frame)
+    if not baseline_known:
+        share, contradicted = np.zeros(len(frame)), np.zeros(len(frame), dtype=np.bool_)
     baselines = _baselines(common, share)
+    if not baseline_known:
+        baselines = Baselines(
+            entries=tuple(replace(one, step_time_s=np.nan) for one in baselines.entries)
+        )
     curve = baselines.curve()
     usable = np.isfinite(implied_round_cost(frame))
     used = common.loc[usable]
@@ -150,7 +162,9 @@ def _baselines(frame: pd.DataFrame, share: Array) -> Baselines:
     own, step = numbers(frame, "step_time_ms"), numbers(frame, "baseline_step_time_ms")
     step_s = np.where(is_baseline, own, step) * MILLI
     rate = own_baseline(frame)
-    from_rate_s = np.where(frame["throughput_scope"] == "per_gpu", np.nan, _requests(frame) / rate)
+    from_rate_s = np.where(
+        frame["throughput_scope"].isin(["per_gpu", "relative"]), np.nan, _requests(frame) / rate
+    )
     table = frame[["workload", "batch_size", "context_tokens"]].assign(
         tokens_per_s=rate,
         step_time_s=np.where(np.isfinite(step_s), step_s, from_rate_s),
@@ -162,10 +176,27 @@ def _baselines(frame: pd.DataFrame, share: Array) -> Baselines:
     return Baselines(entries=tuple(Baseline(**row._asdict()) for row in rows))
 
 
+def with_unit_baselines(frame: pd.DataFrame) -> pd.DataFrame:
+    r"""Runs with speculation whose baseline is a unit of time, far below every round of their load.
+
+    .. math:: t_R = \frac{B \tau}{y}
+
+    For points without baselines: nothing says how the steps of two loads compare.
+    """
+    runs = frame.loc[speculative_rows(frame)].reset_index(drop=True)
+    round_s = (
+        _requests(runs) * numbers(runs, "accept_length") / numbers(runs, "output_tokens_per_s")
+    )
+    load = row_groups(runs, ("batch_size", "context_tokens"))
+    unit_s = pd.Series(round_s).groupby(load).transform("min").to_numpy() / UNITS_A_ROUND
+    rates = np.where(np.isfinite(round_s), _requests(runs) / unit_s, np.nan)
+    return runs.assign(baseline_tokens_per_s=rates, baseline_step_time_ms=np.nan, ttft_ms=np.nan)
+
+
 def _requests(frame: pd.DataFrame) -> Array:
     """Requests whose tokens a throughput counts; 1 where the batch is not stated."""
     batch = np.nan_to_num(numbers(frame, "batch_size"), nan=1.0)
-    return np.where(frame["throughput_scope"] == "per_user", 1.0, batch)
+    return np.where(frame["throughput_scope"].isin(["per_user", "relative"]), 1.0, batch)
 
 
 def measured_share(frame: pd.DataFrame) -> tuple[Array, NDArray[np.bool_]]:

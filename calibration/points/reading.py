@@ -91,7 +91,7 @@ def points_of(groups: Sequence[FileGroup]) -> Points:
     frame, totals = _without_totals(frame_of(readings))
     frame, waiting = without_waiting(frame)
     frame, warnings = match_baselines(frame)
-    per_part = (~frame["throughput_scope"].isin(["", "aggregate"])).to_numpy()
+    per_part = frame["throughput_scope"].isin(["per_user", "per_gpu"]).to_numpy()
     points = Points(
         frame=frame,
         dropped=tuple(row for reading in readings for row in reading.dropped) + repeated + totals,

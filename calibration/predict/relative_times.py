@@ -156,7 +156,7 @@ def needs_batches(calibration: Calibration) -> UsageError:
     measured = [one.batch_size for one in entries if _wall_s(calibration, one) is not None]
     if measured:
         what = f"holds baselines at one batch, {min(measured):g}"
-    elif calibration.throughput_scope == "per_gpu":
+    elif calibration.throughput_scope in {"per_gpu", "relative"}:
         what = "holds throughputs per GPU, which give no time of a step"
     else:
         what = "does not state the batch of its baselines"
@@ -169,7 +169,7 @@ def needs_batches(calibration: Calibration) -> UsageError:
 
 def _wall_s(calibration: Calibration, entry: Baseline) -> float | None:
     """Wall time of a step of one baseline; None where its batch or its whole is not known."""
-    if not np.isfinite(entry.batch_size) or calibration.throughput_scope == "per_gpu":
+    if not np.isfinite(entry.batch_size) or calibration.throughput_scope in {"per_gpu", "relative"}:
         return None
     requests = 1.0 if calibration.throughput_scope == "per_user" else max(entry.batch_size, 1.0)
     return requests / entry.tokens_per_s

@@ -82,8 +82,8 @@ TIME_UNITS: Final = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds", "\u79d2"), 1 / MILLI),
 }
 
-# What a throughput may be counted over.
-SCOPES: Final = ("aggregate", "per_user", "per_gpu")
+# What a throughput may be counted over; relative ones are speed-ups, of which no rate is known.
+SCOPES: Final = ("aggregate", "per_user", "per_gpu", "relative")
 
 _SPELLINGS: Final = {
     **dict.fromkeys(("", "total", "aggregate", "aggregated", "sum", "all", "overall"), "aggregate"),

@@ -340,6 +340,11 @@ def _complete(
             cells["accept_length"] = found
             notes.append("accept_length_from_rate")
     cells = {name: cell for name, cell in cells.items() if name not in _ONLY_DERIVING}
+    speedup = number(cells, "speedup")
+    if "output_tokens_per_s" not in cells and speedup is not None and "step_time_ms" not in cells:
+        cells |= {"output_tokens_per_s": speedup, "baseline_tokens_per_s": 1.0}
+        cells["throughput_scope"] = "relative"
+        notes.append("speedup_alone")
     if "output_tokens_per_s" not in cells and not _step_time_gives_throughput(cells):
         return LeftOut(
             code="missing_throughput",

@@ -176,7 +176,7 @@ def _fit(summary: "FitSummary") -> dict[str, Any]:
     return {
         "files": summary.points.files,
         **_picked(summary, rows_read="num_read", rows_of_other_systems="num_other"),
-        **_picked(calibration, "num_points", "notes", "doubts", system="label"),
+        **_picked(calibration, "num_points", "baseline_known", "notes", "doubts", system="label"),
         "rig_note": calibration.rig_note or None,
         "dropped": [
             _picked(row, "path", "line", "code", "message") for row in summary.points.dropped
@@ -194,13 +194,17 @@ def _fit(summary: "FitSummary") -> dict[str, Any]:
                 "sum_only": constant.name in summed,
             }
             for constant, estimate in zip(CONSTANTS, calibration.constants, strict=True)
+            if calibration.baseline_known  # else they are in units of time that nobody measured
         ],
         "observations": [
             {
                 **plain(one.observation.configuration),
                 **_picked(one.observation, "num_points", "accept_length"),
-                "identity_round_cost": dict(zip(_SPREAD, one.observation.round_cost, strict=True)),
+                "identity_round_cost": dict(zip(_SPREAD, one.observation.round_cost, strict=True))
+                if calibration.baseline_known
+                else None,
                 **(_picked(one.posterior, *costs) if one.posterior else dict.fromkeys(costs)),
+                **(_picked(one.posterior, "output_tokens_per_s") if one.posterior else {}),
             }
             for one in summary.costs
         ],

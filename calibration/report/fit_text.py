@@ -19,6 +19,7 @@ from specmodel.text_layout import (
     table,
     wrapped,
 )
+from specmodel.units import MILLI
 
 MOST_CONFIGURATIONS = 16
 """Lines of the break-even table; the JSON has all."""
@@ -54,11 +55,12 @@ _PLAIN = {
 
 def fit_text(summary: FitSummary, path: str, *, explained: bool = False) -> str:
     """Return a fit as text; its warnings are printed apart."""
+    known = summary.calibration.baseline_known
     blocks = [
         _read(summary),
         listed("does not fit", summary.calibration.doubts),
-        _break_even(summary.costs),
-        _constants(summary),
+        _break_even(summary.costs) if known else _rounds(summary.costs),
+        _constants(summary) if known else "",
         _residuals(summary),
         _open(summary),
         _diagnosis(summary),
@@ -139,6 +141,33 @@ def _break_even(costs: Sequence[ConfigurationCost]) -> str:
         cost = first.decode_round_cost
     said += f"{decoding}{_overhead(cost)}"
     return "\n".join([*lines, wrapped(said)])
+
+
+def _rounds(costs: Sequence[ConfigurationCost]) -> str:
+    """What a round takes where no baseline is known, and what it gives at the accept lengths measured."""
+    rows = [["rounds", "rows", "accept", "ms a round", "tokens/s (90 %)"]]
+    for one in costs[:MOST_CONFIGURATIONS]:
+        low, high = one.observation.accept_length
+        found = one.posterior
+        times = [part.time_s for part in found.breakdown if part.time_s] if found else []
+        rate = found and found.output_tokens_per_s
+        rows.append(
+            [
+                short_words(one.observation.configuration),
+                str(one.observation.num_points),
+                number(low) if low == high else f"{low:.2f}-{high:.2f}",
+                number(sum(times) / MILLI),
+                spread(rate, 1) if rate else "-",
+            ]
+        )
+    said = (
+        "No baseline: speculation pays where the same load without it is slower than these tokens/s. Speed-up "
+        "and break-even wait for a run at num_steps 0, or for `specmodel predict --baseline`; "
+        "`specmodel predict --depth 1:8` says which depth is best."
+    )
+    return "\n".join(
+        [long_table(rows, align="lrlrr", longest=LONGEST_CONFIGURATION), wrapped(said)]
+    )
 
 
 def _range(round_cost: tuple[float, float, float]) -> str:

@@ -104,7 +104,11 @@ def _single(answer: Answer) -> list[str]:
     same = number(needed.median) == cost
     text = f"accept length {number(needed.median)} (90 %: {interval(needed)})"
     text += ", which is what a round costs in" if same else f"; a round costs {cost}"
-    lines += ["", labelled("break-even", f"{text} baseline steps")]
+    text += " baseline steps"
+    if math.isnan(needed.median) and prediction.output_tokens_per_s:
+        rate = number(prediction.output_tokens_per_s.median, 1)
+        text = f"pays where it is slower than {rate} tokens/s without speculation"
+    lines += ["", labelled("break-even", text)]
 
     if answer.rig is None:
         times = [part.time_s for part in prediction.breakdown if part.time_s is not None]
@@ -131,10 +135,13 @@ def _rows(prediction: Prediction) -> list[tuple[str, Estimate, int, str]]:
     """Name, value, digits and remark of each predicted quantity."""
     rate, output = prediction.baseline_tokens_per_s, prediction.output_tokens_per_s
     user, batch = prediction.per_user_tokens_per_s, prediction.question.configuration.batch_size
-    faster = f"faster than no speculation: {probability(prediction.probability_faster)}"
-    rows = [("speed-up", prediction.speedup, 2, faster)]
-    if output and rate is not None:
-        rows.append(("tokens/s", output, 1, f"without speculation {rate:.4g}"))
+    rows = []
+    if not math.isnan(prediction.probability_faster):
+        faster = f"faster than no speculation: {probability(prediction.probability_faster)}"
+        rows.append(("speed-up", prediction.speedup, 2, faster))
+    if output:
+        without = "" if rate is None else f"without speculation {rate:.4g}"
+        rows.append(("tokens/s", output, 1, without))
     if user and batch is not None and batch > 1:
         rows.append(("tokens/s/user", user, 1, f"batch {batch:g}"))
     if prediction.tpot_s:
@@ -275,7 +282,8 @@ def _widest_table(answer: Answer) -> str:
     for left_out in ((), (_SPEEDUP,), (_TOKENS,), (_SPEEDUP, _TOKENS)):
         kept = {name: cells for name, cells in columns.items() if name not in left_out}
         titles = [_TITLES.get(name, name) for name in kept]
-        rows = [titles, *([_no_speculation(answer, titles)] if answer.choice else [])]
+        without = answer.choice is not None and answer.choice.num_steps[0] == 0
+        rows = [titles, *([_no_speculation(answer, titles)] if without else [])]
         rows += map(list, zip(*kept.values(), strict=True))
         text = table(rows, align="".join("l" if name in _LEFT else "r" for name in kept))
         if fits(text):
@@ -299,12 +307,15 @@ def _columns(answer: Answer) -> dict[str, list[str]]:
         columns |= {_LOGGED: bounds} if target is None else {}
     if depths[0].accept_known:
         name = "served" if logged else "accept"
-        columns[name], columns["speed-up"], columns[_SPEEDUP] = _accepts(predicted)
+        columns[name], speedups, bounds = _accepts(predicted)
+        compared = not any(math.isnan(one.probability_faster) for one in predicted)
+        columns |= {"speed-up": speedups, _SPEEDUP: bounds} if compared else {}
         outputs = [one.output_tokens_per_s for one in predicted if one.output_tokens_per_s]
         if len(outputs) == len(depths) and not logged:
             columns["tokens/s"] = [number(one.median, 1) for one in outputs]
             columns[_TOKENS] = [interval(one, 1, joint="-") for one in outputs]
-        columns["faster"] = [probability(one.probability_faster) for one in predicted]
+        if compared:
+            columns["faster"] = [probability(one.probability_faster) for one in predicted]
     else:
         columns["break-even"] = [number(one.break_even_accept_length.median) for one in predicted]
     if target is not None:
@@ -359,7 +370,7 @@ def predicted_numbers(prediction: "PointPrediction") -> tuple[float | None, ...]
     """Return median, low and high throughput, and speed-up."""
     output, speedup = prediction.output_tokens_per_s, prediction.speedup
     rates = (None,) * 3 if output is None else (output.median, output.low, output.high)
-    return (*rates, None if speedup is None else speedup.median)
+    return (*rates, None if speedup is None or math.isnan(speedup.median) else speedup.median)
 
 
 def points_prediction_csv(found: "PointPredictions") -> str:

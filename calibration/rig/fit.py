@@ -101,7 +101,9 @@ def _rounds(rows: SystemRows, share: Array, share_sd: Array) -> Array:
     )
     batch = np.fmax(batch, 1.0)
     scope = np.array(texts(rows.frame, "throughput_scope"), dtype=object)
-    requests = np.select([scope == "per_user", scope == "per_gpu"], [1.0, np.nan], batch)
+    requests = np.select(
+        [scope == "per_user", (scope == "per_gpu") | (scope == "relative")], [1.0, np.nan], batch
+    )
     idle_s = accept * requests / base
     time_s = accept * requests / rate - share * idle_s
     shape = round_shape(*stated)

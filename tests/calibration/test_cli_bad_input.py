@@ -43,7 +43,6 @@ def one_line(result: Result) -> str:
         ("full_accuracy,throughput,baseline\n74.2;47,82.3,90\n", "a percentage?"),
         ("full_accuracy,throughput,baseline\n.4;.5,82.3,90\n", "cannot rise"),
         ("accept_length,throughput,baseline,gpu\n2,80,90,H200\n2,99,110,A100\n", "--system"),
-        ("accept_length,throughput\n2.1,82.3\n", "no row has a baseline"),
         ("num_steps,throughput\n0,82.3\n", "every row is a baseline"),
         ("accept_length,throughput,baseline\n1.2,182.3,90\n", "cheaper than a baseline step"),
         ("\x00\x01\x02", "not text"),

@@ -122,7 +122,6 @@ def test_a_row_far_from_the_others_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("accept_length,throughput\n2.1,82.3\n", "no row has a baseline"),
         ("num_steps,throughput\n0,90\n", "add a run with speculation"),
         (
             "accept_length,throughput,baseline\n2.1,400,90.0\n2.1,410,95.0\n",
