@@ -138,6 +138,7 @@ _SGLANG_KEYS = frozenset(
 
 # How much of a file decides what it is. [characters]
 HEAD_CHARACTERS: Final = 1 << 20
+_HINTED = 1 << 16  # of an unknown file; what it nearly is stands at its beginning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +234,8 @@ def _unknown(source: SourceText, head: str) -> FormatError:
     commented = (line.lstrip("# ") for line in lines if line.startswith("#"))
     if any(points_csv.recognise(line) for line in commented):
         hint = "its header stands behind a #, which makes it a comment; take the # off"
+    else:
+        hint = pasted_tables.understood(head[:_HINTED]) or hint
     if _JSON.match(source.text):
         ours = _SGLANG_KEYS & json_keys(head)
         json_records_or_refuse(source, code="bad_json" if ours else "malformed_json")

@@ -2,9 +2,10 @@
 
 from typing import Final
 
-from calibration.readers.points_csv import about_points, known_names, read_tables
+from calibration.readers.header import match_header
+from calibration.readers.points_csv import about_points, is_known, known_names, lacking, read_tables
 from calibration.readers.reading import Reading, SourceText
-from calibration.readers.text_tables import Table, page_tables, transposed
+from calibration.readers.text_tables import Table, page_tables, split_table, transposed
 
 FORMAT: Final = "pasted_table"
 
@@ -28,3 +29,18 @@ def _tables(text: str) -> list[Table]:
         if about_points(known[best]):
             upright.append(best)
     return upright
+
+
+def understood(text: str) -> str:
+    """Return what was understood of a text that is nearly a table of points, and what it lacks."""
+    tables = [*([one] if (one := split_table(text, is_known)) else []), *page_tables(text)]
+    nearest = max(
+        (one for table in tables for one in (table, transposed(table))),
+        key=lambda one: len(known_names(one)),
+        default=None,
+    )
+    if nearest is None or not known_names(nearest):
+        return ""
+    columns = [one for one in match_header(nearest.header.cells) if one.column is not None]
+    said = ", ".join(f"{one.written!r} as {one.column.name}" for one in columns if one.column)
+    return f"nearest is a table of points, of which {said} is understood; it lacks {lacking(known_names(nearest))}"

@@ -89,7 +89,7 @@ def recognise(head: str) -> bool:
     It is one if its header has a column about acceptance, or if it is a table of depths and
     throughputs with runs at ``num_steps`` 0, which is how a baseline is written down.
     """
-    table = split_table(head, _is_known)
+    table = split_table(head, is_known)
     if table is None:
         return False
     by_name = _layout(table).by_name
@@ -107,7 +107,7 @@ def recognise(head: str) -> bool:
 
 def read(source: SourceText) -> Reading:
     """Return the rows of a table, the rows that were dropped and why."""
-    table = split_table(source.text, _is_known)
+    table = split_table(source.text, is_known)
     if table is None:
         raise FormatError(source.path, "nothing but comments", code="empty_file")
     return read_tables(source, [table], FORMAT)
@@ -137,6 +137,16 @@ def known_names(table: Table) -> frozenset[str]:
 def about_points(names: frozenset[str]) -> bool:
     """Return whether columns have a speed, and acceptance, a depth or a baseline."""
     return not names.isdisjoint(_SPEEDS) and not names.isdisjoint(_RUNS)
+
+
+def lacking(names: frozenset[str]) -> str:
+    """Return which columns a table would have to have besides these."""
+    wants = []
+    if names.isdisjoint(_SPEEDS):
+        wants.append("a speed: tok/s, TPOT (ms) or step_time_ms")
+    if names.isdisjoint(_RUNS):
+        wants.append("acceptance: accept_length, full_accuracy, or k with 0 for a baseline")
+    return " and ".join(wants) or "accept_length, or full_accuracy of each position"
 
 
 def read_tables(source: SourceText, tables: Sequence[Table], format_name: str) -> Reading:
@@ -172,7 +182,8 @@ def read_tables(source: SourceText, tables: Sequence[Table], format_name: str) -
         if unknown:
             warnings.append(Note("unknown_column", "; ".join(unknown), source.path))
     if not rows:
-        raise FormatError(source.path, _no_points(dropped), code="no_points")
+        unread = "".join(f"; {note.message}" for note in warnings)
+        raise FormatError(source.path, _no_points(dropped) + unread, code="no_points")
     if source.guessed:
         message = f"not UTF-8; read as {source.encoding}"
         warnings.insert(0, Note("encoding_guessed", message, source.path))
@@ -188,7 +199,7 @@ def read_tables(source: SourceText, tables: Sequence[Table], format_name: str) -
     )
 
 
-def _is_known(written: str) -> bool:
+def is_known(written: str) -> bool:
     """Return whether a header cell names a column that is known."""
     return canonical_name(written) is not None
 

@@ -120,10 +120,12 @@ def _decode(path: Path, data: bytes) -> tuple[str, str]:
 
 
 _NAMED = re.compile(
-    r"(?i)\b[\w-]*(?:key|token|secret|passw(?:or)?d|credential|auth\w*|bearer)\b\W{0,4}[^\s,;&]*"
+    r"(?i)\b[\w-]*(?:(?:key|secret|passw(?:or)?d|credential|auth\w*|bearer)\b\W{0,4}"
+    r"|token\b[\s\"']{0,3}[=:][\s\"']{0,3}|(?-i:(?<=_)TOKEN)\b\W{0,4})[^\s,;&]*"
 )
+_UNITS = r"(?:s|sec|seconds?|step|round|iter|token|tok|user|req|request|gpu|drafted|emitted)\b"
 _LONG = re.compile(r"(?=[\w+/=.-]*\d)(?=[\w+/=.-]*[A-Za-z])[\w+=.-]{16,}")
-_PATH = re.compile(r"(?:[A-Za-z]:\\|~?/)[^\s,;'\"]*")
+_PATH = re.compile(rf"(?:[A-Za-z]:\\|~?/(?!{_UNITS}))[^\s,;'\"]*")
 _MARK = "\N{HORIZONTAL ELLIPSIS}"
 
 

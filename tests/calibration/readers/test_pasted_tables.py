@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from calibration.readers import Reading, SourceText
+from calibration.readers import Reading, SourceText, points_csv, recognise_file
 from calibration.readers.pasted_tables import read, recognise
 from specmodel.errors import FormatError
 from tests.extent import extent
@@ -473,3 +473,16 @@ def test_a_table_of_a_blog_with_its_gain_and_an_acceptance_that_is_not_needed() 
     assert (plain["num_steps"], plain["output_tokens_per_s"]) == (0, 54.2)
     assert (drafted["num_steps"], drafted["accept_length"]) == (2, 2.42)
     assert drafted["baseline_tokens_per_s"] == pytest.approx(92.3 / 1.703)
+
+
+def test_what_is_nearly_a_table_of_points_is_told_what_it_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "paste.md"
+    path.write_text(table("| tok/s | foo |", "| 90 | 2 |"))
+    with pytest.raises(FormatError, match=r"'tok/s' as output_tokens_per_s.* lacks acceptance"):
+        recognise_file(path)
+
+
+def test_columns_that_were_not_understood_are_named_where_no_row_is_left() -> None:
+    text = "tau,k,how fast\n2.4,3,90\n"
+    with pytest.raises(FormatError, match=r"no throughput.*'how fast' is not known"):
+        points_csv.read(SourceText(path=Path("cols.csv"), text=text, encoding="utf-8"))

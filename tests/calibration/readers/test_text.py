@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibration.readers.text import read_head, read_text
+from calibration.readers.text import read_head, read_text, redacted
 from specmodel.errors import FormatError
 
 TEXT = "accept_length,workload\n2.1,Gespräch\n"
@@ -113,3 +113,15 @@ def test_any_bytes_give_text_or_a_format_error(
     path.write_bytes(data)
     with contextlib.suppress(FormatError):
         assert read_text(path).text.strip()
+
+
+@pytest.mark.parametrize("text", ["decode tok/s: 12", "12 ms/token", "acc/round 2", "per_token 3"])
+def test_units_are_no_paths_and_no_keys(text: str) -> None:
+    assert redacted(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["token=abcdef", "token: abcdef", "HF_TOKEN abcdef", "api-key abcdef", "/data/abcdef"]
+)
+def test_what_looks_like_a_key_or_a_path_is_not_shown(text: str) -> None:
+    assert "abcdef" not in redacted(text)
