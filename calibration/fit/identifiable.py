@@ -130,11 +130,16 @@ def next_measurements(calibration: Calibration) -> tuple[str, ...]:
             "price of one more draft step"
         )
     elif len(depths) == 1:
-        far = _DEEP if depths[0] <= _MIDDLE else _SHALLOW
-        wanted.append(
-            f"the same load at depth {far}: tells c1, the price of one more draft step, and with it "
-            "the best depth"
+        # A user who loses gains nothing by drafting more.
+        loses = calibration.baseline_known and all(
+            one.output_tokens_per_s < one.baseline_tokens_per_s for one in calibration.observations
         )
+        far = _DEEP if depths[0] <= _MIDDLE and not loses else _SHALLOW
+        if far != depths[0]:
+            wanted.append(
+                f"the same load at depth {far}: tells c1, the price of one more draft step, and with it "
+                "the best depth"
+            )
     told = any(entry.non_decode_share > 0.0 for entry in calibration.baselines.entries)
     if not accept_lengths_differ(calibration) and not told and calibration.baseline_known:
         wanted.append(

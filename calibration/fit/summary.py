@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.fit.diagnosis import Diagnosis, diagnose
+from calibration.fit.diagnosis import Diagnosis, diagnose, remarks
 from calibration.fit.fit import Fit, fit_points
 from calibration.fit.identifiable import (
     Untold,
@@ -74,6 +74,7 @@ class FitSummary(NamedTuple):
     untold: tuple[Untold, ...]
     next_measurements: tuple[str, ...]
     diagnosis: Diagnosis | None
+    remarks: tuple[str, ...]
     notes: tuple[Note, ...]
     explanation: Explanation | None
 
@@ -115,6 +116,7 @@ def summary(made: Fit, *, packaged: bool = False) -> FitSummary:
         untold=untold_constants(calibration),
         next_measurements=next_measurements(calibration),
         diagnosis=diagnose(calibration, explanation) if calibration.baseline_known else None,
+        remarks=remarks(calibration),
         notes=(*_notes(read, calibration, explanation, packaged=packaged), *_cost_notes(costs)),
         explanation=explanation,
     )

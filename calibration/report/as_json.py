@@ -217,6 +217,7 @@ def _fit(summary: "FitSummary") -> dict[str, Any]:
             **_picked(diagnosis, "causes", public_round_cost="public"),
             "round_cost": diagnosis.observation.round_cost[1],
         },
+        "remarks": summary.remarks,
         "physical": summary.explanation and _explanation(summary.explanation),
         "warnings": _codes(summary.notes),
     }

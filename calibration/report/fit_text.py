@@ -64,6 +64,7 @@ def fit_text(summary: FitSummary, path: str, *, explained: bool = False) -> str:
         _residuals(summary),
         _open(summary),
         _diagnosis(summary),
+        listed("look at", summary.remarks),
         listed("measure next", _numbered(summary.next_measurements)),
         explain_text(summary.explanation) if explained and summary.explanation else _rig(summary),
         labelled("written", f"{path}; ask it with `specmodel predict --accept ...`"),

@@ -114,6 +114,58 @@ def test_causes_are_those_that_the_system_can_have(tmp_path: Path) -> None:
     assert any("KV" in cause for cause in dense.causes)
 
 
+def test_two_depths_tell_whether_drafting_or_the_round_itself_is_dear(tmp_path: Path) -> None:
+    """R = .75 + .5 k and 2.4 + .08 k."""
+    header = "tau,tok/s,baseline,k"
+    drafts = [
+        f"{1 + 0.4 * k},{100 * (1 + 0.4 * k) / (0.75 + 0.5 * k):.3f},100,{k}" for k in (1, 3, 5)
+    ]
+    found = diagnose(fitted(tmp_path, header, *drafts))
+    assert found is not None
+    assert "0.50 steps for each drafted token" in found.causes[0]
+    rounds = [
+        f"{1 + 0.4 * k},{100 * (1 + 0.4 * k) / (2.4 + 0.08 * k):.3f},100,{k}" for k in (1, 3, 5)
+    ]
+    found = diagnose(fitted(tmp_path, header, *rounds))
+    assert found is not None
+    assert "2.40 steps before any draft" in found.causes[0]
+
+
+def test_no_advice_is_for_another_engine_or_device(tmp_path: Path) -> None:
+    header = "tau,tok/s,baseline,k,gpu,engine,tp"
+    found = diagnose(fitted(tmp_path, header, "2.1,60,80,3,EPYC 9554,llama.cpp,"))
+    assert found is not None
+    assert not [
+        one for one in found.causes if "CUDA" in one or "NCCL" in one or "all-reduce" in one
+    ]
+    found = diagnose(fitted(tmp_path, header, "2.1,60,80,3,H100,vllm,1"))
+    assert found is not None
+    assert "CUDA graph" in found.causes[0]
+    assert not [one for one in found.causes if "NCCL" in one or "all-reduce" in one]
+
+
+def test_a_threshold_between_two_batches_and_drafts_that_nobody_takes_are_said(
+    tmp_path: Path,
+) -> None:
+    header = "tau,tok/s,baseline,k,bs"
+    rows = ["2.4,151.6,120,3,1", "2.4,480,380,3,4", "2.4,525,700,3,8"]  # R 1.9, 1.9, 3.2
+    (said,) = summary(tmp_path, header, rows).remarks
+    assert "from batch 4 to 8 a round grows from 1.90 to 3.20 steps" in said
+    assert "16 and 32 tokens" in said
+    (said,) = summary(tmp_path, header, ["1.007,80,100,3,1"]).remarks
+    assert "1.26 steps are the price" in said
+    assert summary(tmp_path, header, ["2.4,151.6,120,3,1", "2.4,480,400,3,4"]).remarks == ()
+
+
+def test_who_loses_at_depth_3_is_not_sent_to_depth_7(tmp_path: Path) -> None:
+    loses = next_measurements(fitted(tmp_path, "tau,tok/s,baseline,k", "1.5,70,80,3"))
+    assert "depth 1" in loses[0]
+    wins = next_measurements(fitted(tmp_path, "tau,tok/s,baseline,k", "2.1,120,80,3"))
+    assert "depth 7" in wins[0]
+    at_one = next_measurements(fitted(tmp_path, "tau,tok/s,baseline,k", "1.3,70,80,1"))
+    assert not any("depth" in one for one in at_one)
+
+
 def test_a_large_batch_is_expensive_for_other_reasons(tmp_path: Path) -> None:
     assert diagnose(fitted(tmp_path, "tau,tok/s,baseline,k,bs", "2.1,600,800,3,64")) is None
 
