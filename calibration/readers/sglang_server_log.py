@@ -230,6 +230,7 @@ class _Stream:
     left_out: _Reasons = field(default_factory=dict)
     running: float = -1.0  # of the decode line before
     after_prefill: bool = False  # whether the line before is that of a prefill
+    alone: NDArray[np.float64] | None = None  # its first line, as long as no other is kept
 
 
 @dataclass(slots=True, eq=False)
@@ -267,6 +268,7 @@ class _LogReader:
     pool: DecodePool = field(default_factory=DecodePool)
     servers: list[_Server] = field(default_factory=list)
     server: _Server | None = field(default_factory=_Server)  # None beyond the most
+    fragment: bool = False  # whether decode lines come before the first banner
     num_streams: int = 0
     pinned: bool = False  # said by a command whose banner has not come yet
     rows: list[Row] = field(default_factory=list)
@@ -294,6 +296,7 @@ class _LogReader:
     def decode(self, block: bytes, lines: Columns) -> None:
         """Take decode and prefill lines of the server that was started last."""
         if self.server and not self.servers and (lines["kind"] != LineKind.PREFILL).any():
+            self.fragment = True
             self.servers.append(self.server)
         ranks = np.full(len(lines["rank"]), b"", dtype=object)
         for place in np.flatnonzero(lines["rank_end"] > lines["rank"]).tolist():
@@ -315,11 +318,16 @@ class _LogReader:
                 streams[rank] = _Stream(self.num_streams, label, dict(numbers).get("DP"), others)
                 self.num_streams += 1
             steady = _steady(streams[rank], part)
-            if steady is not None:
+            if steady is not None and steady.size:
                 self.pool.add(steady)
 
     def reading(self, log: LogFile) -> Reading:
         """Return what the log says."""
+        for stream in self.servers[0].streams.values() if self.servers and self.fragment else ():
+            if stream.alone is not None:
+                self.pool.add(stream.alone)
+                del stream.left_out["warmup"]
+                self.noted["single_window"].append(stream.first_line)
         groups, gaps = self.pool.groups()
         _add(self.left_out, "too_many_groups", self.pool.left_out, [self.pool.first_left_out])
         eras: dict[int, None] = {}
@@ -469,6 +477,10 @@ def _steady(stream: _Stream, lines: Columns) -> NDArray[np.float64] | None:
         left = line[kept & holds].tolist()
         _add(stream.left_out, reason, len(left), left[:1])
         kept &= ~holds
+    # what came before the first line of a fragment is not known; alone it is better than nothing
+    sound = busy & ~reasons["prefill_mixed"] & ~reasons["accept_length_out_of_range"]
+    alone = bool(reasons["warmup"][0] and sound[0])
+    kept[0] |= alone
     stream.first_line = stream.first_line or int(line[0])
     stream.complete += len(line)
     stream.running = float(running[-1])
@@ -483,7 +495,12 @@ def _steady(stream: _Stream, lines: Columns) -> NDArray[np.float64] | None:
     number = np.full(len(line), stream.number)
     time_ms = running * accept_length / throughput / MILLI  # each request emits that a round
     context = tokens / running
-    return np.array((number, line, running, graph, speculative, accept_length, time_ms, context))
+    told = np.array((number, line, running, graph, speculative, accept_length, time_ms, context))
+    if told.shape[1] > alone:
+        stream.alone = None
+    elif alone:
+        stream.alone = told
+    return told[:, int(alone) :]
 
 
 def _add(left_out: _Reasons, reason: str, count: int, lines: list[int]) -> None:

@@ -428,3 +428,18 @@ def test_a_gap_that_is_the_only_line_of_the_largest_batch_is_no_row(read: ReadLi
     reading = read(BANNER, *steady, decode(running=8, rate=1.0), gap)
     assert [row.cells["batch_size"] for row in reading.rows] == [4.0]
     assert dropped(reading)["idle"] == 1
+
+
+def test_a_single_line_of_a_fragment_is_kept_and_said(read: ReadLines) -> None:
+    """Two ranks, one line each, as somebody pastes them."""
+    reading = read(decode(rank=" DP0 TP0"), decode(rank=" DP1 TP0", rate=400.0))
+    assert [row.cells["step_time_ms"] for row in reading.rows] == [10.0, 12.5]
+    assert codes(reading) == {"depth_unknown", "per_rank", "single_window"}
+    assert dropped(reading) == {}
+
+
+def test_a_single_line_beside_others_or_after_a_start_is_not(read: ReadLines) -> None:
+    assert "single_window" not in codes(read(*[decode()] * 3))
+    assert "single_window" not in codes(read(BANNER, decode(), *[decode(running=4)] * 2))
+    with pytest.raises(FormatError):
+        read(prefill(), decode())
