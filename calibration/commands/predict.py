@@ -208,6 +208,8 @@ def command(
             found = answer(known, ask, source=source)
     except ParameterError as error:  # all that can be out of range here was given by option
         raise click.UsageError(str(error)) from None
+    if plot is not None and not known.baseline_known and asked["baseline_tokens_per_s"] is None:
+        raise UsageError("--baseline", "--plot draws speed-ups, and no baseline is known")
     show_answer(found, prediction_text, [plot], as_json=as_json)
     show_notes(note_lines(found))
     if plot is not None:

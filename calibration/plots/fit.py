@@ -25,6 +25,7 @@ from calibration.plots.style import (
     styled,
 )
 from calibration.points.arrays import SystemRows
+from calibration.points.table import numbers
 from specmodel.calibration import Calibration
 from specmodel.posterior import NEW
 from specmodel.question import Configuration
@@ -92,8 +93,10 @@ def fit_figure(calibration: Calibration, rows: SystemRows) -> Figure:
         run=np.array(runs, dtype=np.intp)[rows.rows.run],
     )
     fitted = calibration.posterior.predict(used)
-    low, predicted, high = (fitted.quantile(level) for level in MEDIAN_90)
-    measured = np.exp(rows.log_speedup)
+    known = calibration.baseline_known
+    unit = 1.0 if known else numbers(rows.frame, "baseline_tokens_per_s")  # else throughputs
+    low, predicted, high = (unit * fitted.quantile(level) for level in MEDIAN_90)
+    measured = unit * np.exp(rows.log_speedup)
     residual = (measured / predicted - 1.0) / PERCENT
     tree = np.array([(one.topk or 1.0) > 1.0 for one in configurations])[at]
     along, (groups, colours) = point_axis(configurations, at), point_groups(configurations, at)
@@ -117,6 +120,10 @@ def fit_figure(calibration: Calibration, rows: SystemRows) -> Figure:
     above, below = figure.subplots(2, 1, height_ratios=[1.6, 1.0])
     bars = np.array([predicted - low, high - predicted]) if count <= _MOST_BARS else None
     _draw_speedups(above, measured, predicted, bars, series)
+    if known:
+        above.set(xlabel="measured speed-up (ratio of tok/s)", ylabel="predicted speed-up")
+    else:
+        above.set(xlabel="measured throughput (tok/s)", ylabel="predicted throughput (tok/s)")
     _legend_above(above, tree, bars=bars is not None)
     _draw_residuals(below, along, residual, series)
     return figure
@@ -230,12 +237,7 @@ def _draw_speedups(
         if bars is not None:
             axes.errorbar(across, up, yerr=bars[:, here], fmt="none", ecolor=colour, elinewidth=1.0)
         axes.plot(across, up, marker, ms=_DOT, color=colour, mec="white", mew=0.4)
-    axes.set(
-        xlabel="measured speed-up (ratio of tok/s)",
-        ylabel="predicted speed-up",
-        xlim=tuple(ends),
-        ylim=tuple(ends),
-    )
+    axes.set(xlim=tuple(ends), ylim=tuple(ends))
 
 
 def _draw_residuals(axes: Axes, along: Levels, residual: Array, series: Sequence[Series]) -> None:

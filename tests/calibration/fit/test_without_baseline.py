@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import Result
 
 from calibration import fit
 from specmodel.calibration import Calibration
@@ -126,3 +127,17 @@ def test_accept_length_and_speedup_alone_are_a_fit_without_rates(fitted: Fitted)
 def test_points_without_rounds_are_still_refused(fitted: Fitted) -> None:
     with pytest.raises(FitError, match="nothing to fit"):
         fitted("num_steps,tok/s\n0,90\n0,91\n")
+
+
+def test_pictures_show_throughputs_or_say_what_they_need(
+    specmodel: Callable[..., Result], tmp_path: Path
+) -> None:
+    (tmp_path / "bench.csv").write_text(LADDER, encoding="utf-8")
+    drawn = specmodel("fit", "bench.csv", "--plot", "fit.svg")
+    assert drawn.exit_code == 0
+    assert "speed-up" not in (tmp_path / "fit.svg").read_text(encoding="utf-8")
+    refused = specmodel("predict", "--depth", "1:5", "--plot", "answer.svg")
+    assert refused.exit_code == 2
+    assert "give --baseline" in refused.stderr
+    assert not (tmp_path / "answer.svg").exists()
+    assert specmodel("predict", "--depth", "1:5", "--json").exit_code == 0
