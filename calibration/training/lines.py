@@ -416,7 +416,7 @@ def number(numbers: Numbers, *keys: str) -> float | None:
     return None
 
 
-def by_depth(numbers: Numbers, pattern: str, first: int = 0) -> tuple[float, ...]:
+def depths_of(numbers: Numbers, pattern: str, first: int = 0) -> tuple[float, ...]:
     """Return what stands under keys that count depths, up to the first that lacks."""
     values: list[float] = []
     while len(values) < MOST_DEPTHS:

@@ -11,7 +11,7 @@ from typing import Final
 from calibration.training.lines import (
     NUMBER,
     Numbers,
-    by_depth,
+    depths_of,
     dictionaries,
     finest,
     half_unit,
@@ -22,7 +22,7 @@ from calibration.training.lines import (
     numbers_of,
     printed_number,
 )
-from calibration.training.records import PRINTED_NAN, Kind, RawLog, Split, TrainingRecord
+from calibration.training.records import PRINTED_NAN, Kind, RawLog, Split, by_depth
 
 FAMILY: Final = "modelopt"
 
@@ -51,9 +51,7 @@ class _Pending:
     step: int | None = None
     accuracies: tuple[float, ...] = ()
     rounding: float = 0.0
-    total_loss: float | None = None
-    learning_rate: float | None = None
-    epoch: float | None = None
+    losses: dict[str, float | None] = field(default_factory=dict)  # and what stands with them
     reported: dict[str, float] = field(default_factory=dict)
     has_dictionary: bool = False
 
@@ -141,7 +139,7 @@ class ModelOptLines:
             has_accuracies = _KEY.search(body) is not None
             if has_accuracies or "'loss'" in body:
                 numbers = numbers_of(body)
-                found = (by_depth(numbers, one) for one in _PATTERNS)  # of either age
+                found = (depths_of(numbers, one) for one in _PATTERNS)  # of either age
                 accuracies = next(filter(None, found), ())
                 if accuracies:
                     self._take_numbers(line, stream, numbers, accuracies)
@@ -192,29 +190,21 @@ class ModelOptLines:
         ):  # of this step, or of one that has no record
             pending.reported.setdefault(_MEASURED, rollout[3])
             self._rollout = None
+        values = by_depth(Kind.MARGINAL, pending.accuracies) | {
+            "step": pending.step,
+            **pending.losses,
+            **{f"reported:{key}": value for key, value in pending.reported.items()},
+        }
+        rounding = pending.rounding if pending.accuracies else None
         self._raw.add(
-            FAMILY,
-            TrainingRecord(
-                format="M1",
-                split=Split.TRAIN,
-                line=pending.line,
-                stream=pending.stream,
-                accuracies={Kind.MARGINAL: pending.accuracies} if pending.accuracies else {},
-                total_loss=pending.total_loss,
-                learning_rate=pending.learning_rate,
-                epoch=pending.epoch,
-                step=pending.step,
-                reported=pending.reported,
-                rounding=pending.rounding,
-            ),
+            FAMILY, Split.TRAIN, "M1", pending.line, pending.stream, values, rounding=rounding
         )
 
 
 def _put_losses(pending: _Pending, numbers: Numbers) -> None:
     """Add what HF Trainer says about a step."""
-    pending.total_loss = number(numbers, "loss")
-    pending.learning_rate = number(numbers, "learning_rate")
-    pending.epoch = number(numbers, "epoch")
+    keys = {"total_loss": "loss", "learning_rate": "learning_rate", "epoch": "epoch"}
+    pending.losses = {name: number(numbers, key) for name, key in keys.items()}
     pending.has_dictionary = True
 
 

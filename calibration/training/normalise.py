@@ -442,7 +442,7 @@ def normalised(tables: Mapping[Split, RecordTable]) -> Normalised:
     for split in (Split.TRAIN, Split.UNKNOWN):
         if not (table := tables.get(split)) or not len(table):
             continue
-        columns = bars_counted_on(RecordColumns.of_table(table), table.total_steps)
+        columns = bars_counted_on(table.records(), table.total_steps)
         columns = without_bars(columns)
         columns = _collapsed(columns, result, in_sequence=not _by_epoch(columns))
         if np.isfinite(columns.column("step")).any():
@@ -459,7 +459,7 @@ def normalised(tables: Mapping[Split, RecordTable]) -> Normalised:
         result.step_source = _step_source(columns, kept, result.step_source)
     table = tables.get(Split.VAL)
     if table is not None and len(table):
-        columns = _collapsed(RecordColumns.of_table(table), result, in_sequence=False)
+        columns = _collapsed(table.records(), result, in_sequence=False)
         columns = _outside(columns, dropped)
         own = columns.column("step")
         columns = _with_train_steps(columns, printed_steps)

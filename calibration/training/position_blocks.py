@@ -5,11 +5,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from calibration.training.family_facts import OPEN_FAMILY
 from calibration.training.lines import MOST_DEPTHS, NUMBER, half_unit, is_cut, printed_number
-from calibration.training.records import Kind, RawLog, RecordTable, Split, TrainingRecord
+from calibration.training.records import Kind, RawLog, Split, by_depth
 
 ACCURACY: Final = "Acc"
 RATE: Final = "Acceptance Rate"
@@ -62,6 +60,11 @@ class Block:
         """Return the values of a metric by depth; empty where there is none."""
         values = self.values.get(label, {})
         return tuple(values[position] for position in sorted(values))
+
+    @property
+    def has_accuracy(self) -> bool:
+        """Whether it is a record: losses alone are none."""
+        return ACCURACY in self.values or RATE in self.values
 
     @property
     def is_even(self) -> bool:
@@ -158,46 +161,36 @@ class EpochBlocks:
     format: str  # id of its layout
     evaluation_word: str  # ``Eval`` or ``Test``
     takes_open: bool  # whether training blocks are taken that no evaluation tells apart
-    _waiting: RecordTable = field(init=False, default_factory=RecordTable)
+    _waiting: RawLog = field(init=False, default_factory=RawLog)
     _is_own: bool | None = field(init=False, default=None)  # what the last evaluation said
 
     def take(self, block: Block) -> None:
         """Take a complete block."""
-        record = block_record(block, self.format)
-        if record is None:
-            self.raw.num_without_metrics += 1
-            self.raw.loss_only.add(self.family)
+        if not block.has_accuracy:
+            self.raw.without_accuracy(self.family)
         elif block.key[0] == _TRAIN:
-            self._waiting.append(record)
+            add_block(self._waiting, self.family, block, self.format)
         elif block.key[0] == self.evaluation_word:
             self._is_own = True
             self._give_waiting()
-            self.raw.add(self.family, record)
+            add_block(self.raw, self.family, block, self.format)
         else:
             self._is_own = False
-            self._waiting = RecordTable()
+            self._waiting = RawLog()
 
     def finish(self) -> bool:
         """Give what still waits: its family is that of the evaluation before, if there was any."""
-        is_open = self._is_own is None and self.takes_open and len(self._waiting) > 0
+        is_open = self._is_own is None and self.takes_open and bool(self._waiting.tables)
         if is_open or self._is_own:
             self._give_waiting()
-        self._waiting = RecordTable()
+        self._waiting = RawLog()
         return is_open
 
     def _give_waiting(self) -> None:
         """Move the training records that wait into the table of the family."""
-        waiting, self._waiting = self._waiting, RecordTable()
-        if not len(waiting):
-            return
-        table = self.raw.table(self.family, Split.TRAIN)
-        numbers = np.array([table.label(label) for label in waiting.labels], dtype=np.float64)
-        columns = {name: waiting.column(name) for name in waiting.columns}
-        for name in ("stream", "format"):
-            columns[name] = numbers[columns[name].astype(np.intp)]
-        table.extend(columns, len(waiting))
-        table.hints |= waiting.hints
-        table.rounding = waiting.rounding
+        waiting = self._waiting.tables.pop(self.family, {}).get(Split.TRAIN)
+        if waiting is not None:
+            self.raw.table(self.family, Split.TRAIN).join(waiting)
 
 
 def name_open_family(raw: RawLog) -> None:
@@ -210,27 +203,21 @@ def name_open_family(raw: RawLog) -> None:
     raw.tables["specforge"] = raw.tables.pop("eagle3")
 
 
-def block_record(block: Block, format_id: str) -> TrainingRecord | None:
-    """Return the record that a complete block is; None where it has no accuracy."""
+def add_block(raw: RawLog, family: str, block: Block, layout: str) -> None:
+    """Add the record that a complete block is."""
     word, number = block.key
-    accuracies = {}
-    if depths := block.depths(ACCURACY):
-        accuracies[Kind.MARGINAL] = depths
-    if depths := block.depths(RATE):
-        accuracies[Kind.OVERLAP] = depths
-    if not accuracies:
-        return None
     of_step = word.endswith("Step")
+    values = by_depth(Kind.MARGINAL, block.depths(ACCURACY))
+    values |= by_depth(Kind.OVERLAP, block.depths(RATE)) | by_depth("loss", block.depths(LOSS))
+    values["step" if of_step else "epoch"] = number
     evaluation = Split.UNKNOWN if of_step else Split.VAL
-    return TrainingRecord(
-        format=format_id,
-        split=Split.TRAIN if word.startswith(_TRAIN) else evaluation,
-        line=block.line,
-        stream=block.stream,
-        accuracies=accuracies,
-        losses=block.depths(LOSS),
-        step=number if of_step else None,
-        epoch=None if of_step else float(number),
-        hints=frozenset({"acceptance_rate"}) if Kind.OVERLAP in accuracies else frozenset(),
+    raw.add(
+        family,
+        Split.TRAIN if word.startswith(_TRAIN) else evaluation,
+        layout,
+        block.line,
+        block.stream,
+        values,
+        hints={"acceptance_rate"} if RATE in block.values else (),
         rounding=block.rounding,
     )

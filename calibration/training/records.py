@@ -5,7 +5,7 @@ may print one). Readers fill tables; nothing is removed here.
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -23,6 +23,7 @@ PRINTED_NAN: Final = float("inf")
 
 
 _MOST_LINES = 1000  # that a warning keeps
+_MOST_WAITING = 512  # records
 
 
 class Kind(StrEnum):
@@ -42,31 +43,9 @@ class Split(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingRecord:
-    """One record as it was printed."""
-
-    format: str  # id of the layout (``S2``, ``F4`` ...)
-    split: Split  # which data it is about
-    line: int  # line on which it begins, 1-based
-    # by depth, as fractions, the first drafted token first; `PRINTED_NAN` where nan or inf was
-    # printed
-    accuracies: Mapping[Kind, Sequence[float]] = field(default_factory=dict)
-    losses: Sequence[float] = ()  # by depth; empty where not printed
-    total_loss: float | None = None  # none where not printed
-    mean_marginal: float | None = None
-    learning_rate: float | None = None
-    epoch: float | None = None
-    step: int | None = None  # number of the optimiser step or the bar; None where not printed
-    # accept lengths printed by the trainer, by their key
-    reported: Mapping[str, float] = field(default_factory=dict)
-    stream: str = ""  # label of the process or container that printed it; empty where there is none
-    first_position: int = 0  # index that is printed for the first depth
-    total_steps: int | None = None  # the trainer's own total, where the record shows it
-    # what tells the version apart (``global_step``, ``profile``, ``error_records``,
-    # ``profile_late``)
-    hints: frozenset[str] = frozenset()
-    rounding: float = 0.0005  # half a unit of the last printed digit of its accuracies
+def by_depth(name: str, values: Sequence[float]) -> dict[str, float]:
+    """Return columns of a kind of accuracy (or ``loss``), the first drafted token first."""
+    return {f"{name}_{depth}": value for depth, value in enumerate(values)}
 
 
 @dataclass(slots=True)
@@ -78,47 +57,39 @@ class RecordTable:
     ``format`` (numbers of `labels`), ``joint_0`` ..., ``loss_0`` ..., ``reported:<key>``.
     """
 
-    columns: dict[str, "array[float]"] = field(init=False, default_factory=dict)
     labels: list[str] = field(init=False, default_factory=list)
-    first_position: int = field(init=False, default=0)
-    total_steps: int | None = field(init=False, default=None)
+    first_position: int = field(init=False, default=0)  # index that is printed for the first depth
+    total_steps: int | None = field(init=False, default=None)  # the trainer's own total
+    # what tells the version apart (``global_step``, ``profile``, ``error_records`` ...)
     hints: set[str] = field(init=False, default_factory=set)
-    rounding: float = field(init=False, default=0.0005)
+    rounding: float = field(init=False, default=0.0005)  # half a unit of the last printed digit
+    _columns: dict[str, "array[float]"] = field(init=False, default_factory=dict)
     _length: int = field(init=False, default=0)
     _label_numbers: dict[str, int] = field(init=False, default_factory=dict)
+    # Records that are added together: a log has millions of them.
+    _waiting: list[dict[str, float]] = field(init=False, default_factory=list)
 
     def __len__(self) -> int:
-        return self._length
+        return self._length + len(self._waiting)
 
-    def append(self, record: TrainingRecord) -> None:
-        """Add one record."""
-        row: dict[str, float] = {
-            "line": float(record.line),
-            "stream": float(self.label(record.stream)),
-            "format": float(self.label(record.format)),
-        }
-        for name in ("total_loss", "mean_marginal", "learning_rate", "epoch", "step"):
-            value = getattr(record, name)
-            if value is not None:
-                row[name] = float(value)
-        for kind, values in record.accuracies.items():
-            row |= {f"{kind}_{depth}": float(value) for depth, value in enumerate(values)}
-        row |= {f"loss_{depth}": float(value) for depth, value in enumerate(record.losses)}
-        row |= {f"reported:{key}": float(value) for key, value in record.reported.items()}
-        self.extend({name: [value] for name, value in row.items()}, 1)
-        if record.accuracies:
-            self.first_position = record.first_position
-            self.rounding = record.rounding
-        self.hints |= record.hints
-        if record.total_steps is not None:
-            self.total_steps = max(record.total_steps, self.total_steps or 0)
+    @property
+    def columns(self) -> Mapping[str, "array[float]"]:
+        """Columns by name."""
+        if self._waiting:
+            self.extend({}, 0)
+        return self._columns
 
     def extend(self, columns: Mapping[str, Sequence[float] | Array], length: int) -> None:
         """Add some records at once, by column."""
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            names = dict.fromkeys(name for row in waiting for name in row)
+            rows = {name: [row.get(name, MISSING) for row in waiting] for name in names}
+            self.extend(rows, len(waiting))
         for name in columns:
-            if name not in self.columns:
-                self.columns[name] = array("d", [MISSING]) * self._length
-        for name, column in self.columns.items():
+            if name not in self._columns:
+                self._columns[name] = array("d", [MISSING]) * self._length
+        for name, column in self._columns.items() if length else ():
             values = columns.get(name)
             if values is None:
                 column.extend([MISSING] * length)
@@ -127,6 +98,33 @@ class RecordTable:
             else:
                 column.extend(values)
         self._length += length
+
+    def add(self, values: dict[str, float]) -> None:
+        """Add one record by column, in its turn."""
+        self._waiting.append(values)
+        if len(self._waiting) >= _MOST_WAITING:
+            self.extend({}, 0)
+
+    def know(
+        self, hints: Collection[str], rounding: float | None, total_steps: int | None = None
+    ) -> None:
+        """Note what is said of all records; None where nothing is."""
+        self.hints.update(hints)
+        self.rounding = self.rounding if rounding is None else rounding
+        if total_steps is not None:
+            self.total_steps = max(total_steps, self.total_steps or 0)
+
+    def join(self, other: "RecordTable", lines_before: int = 0) -> None:
+        """Add all records of another table."""
+        numbers = np.array([self.label(label) for label in other.labels], dtype=np.float64)
+        columns = {name: other.column(name) for name in other.columns}
+        for name in {"stream", "format"} & columns.keys():
+            columns[name] = numbers[columns[name].astype(np.intp)]
+        if "line" in columns:
+            columns["line"] += lines_before
+        self.extend(columns, len(other))
+        self.first_position = other.first_position
+        self.know(other.hints, other.rounding, other.total_steps)
 
     def label(self, text: str) -> int:
         """Return the number of a label, new where it is."""
@@ -143,30 +141,12 @@ class RecordTable:
             return np.full(self._length, MISSING)
         return np.frombuffer(known, dtype=np.float64).copy()
 
-    def view(self, name: str) -> Array:
-        """Return a column that some record has, to be read while the table does not grow."""
-        values = np.frombuffer(self.columns[name], dtype=np.float64)
-        values.flags.writeable = False
-        return values
-
-    def depths(self, kind: Kind | str) -> int:
-        """Return how many depths an accuracy (or ``loss``) was printed for."""
-        depth = 0
-        while f"{kind}_{depth}" in self.columns:
-            depth += 1
-        return depth
-
-    def accuracies(self, kind: Kind | str) -> Array:
-        """Return an accuracy (or ``loss``) of all records, shape (records, depths)."""
-        depths = self.depths(kind)
-        if not depths:
-            return np.empty((self._length, 0))
-        return np.stack([self.column(f"{kind}_{depth}") for depth in range(depths)], axis=1)
-
-    @property
-    def reported(self) -> tuple[str, ...]:
-        """Keys of the accept lengths that the trainer printed."""
-        return tuple(n.removeprefix("reported:") for n in self.columns if n.startswith("reported:"))
+    def records(self) -> "RecordColumns":
+        """Return the records, to be read while the table does not grow."""
+        views = {name: np.frombuffer(c, dtype=np.float64) for name, c in self.columns.items()}
+        for view in views.values():
+            view.flags.writeable = False
+        return RecordColumns(values=views, labels=tuple(self.labels))
 
 
 @dataclass(slots=True)
@@ -195,9 +175,53 @@ class RawLog:
             tables[split] = RecordTable()
         return tables[split]
 
-    def add(self, family: str, record: TrainingRecord) -> None:
-        """Add one record."""
-        self.table(family, record.split).append(record)
+    def add(
+        self,
+        family: str,
+        split: Split,
+        layout: str,
+        line: int,
+        stream: str,
+        values: Mapping[str, float | None],
+        *,
+        hints: Collection[str] = (),
+        rounding: float | None = None,
+        total_steps: int | None = None,
+    ) -> None:
+        """Add one record: the id of its layout (``S2``, ``F4``), where it stands, what it prints."""
+        table = self.table(family, split)
+        table.know(hints, rounding, total_steps)
+        row = {name: value for name, value in values.items() if value is not None}
+        row["line"] = line
+        row["stream"], row["format"] = table.label(stream), table.label(layout)
+        table.add(row)
+
+    def extend(
+        self,
+        family: str,
+        split: Split,
+        layout: str,
+        columns: Mapping[str, Sequence[float] | Array],
+        streams: Sequence[str],
+        *,
+        hints: Collection[str] = (),
+        rounding: float | None = None,
+    ) -> RecordTable:
+        """Add some records of one layout by column; return their table."""
+        table = self.table(family, split)
+        table.know(hints, rounding)
+        numbers = {stream: float(table.label(stream)) for stream in dict.fromkeys(streams)}
+        places: dict[str, Sequence[float] | Array] = {
+            "stream": [numbers[stream] for stream in streams],
+            "format": np.full(len(streams), float(table.label(layout))),
+        }
+        table.extend({**columns, **places}, len(streams))
+        return table
+
+    def without_accuracy(self, family: str) -> None:
+        """Note a record that has losses alone."""
+        self.num_without_metrics += 1
+        self.loss_only.add(family)
 
     def warn(self, code: str, line: int) -> None:
         """Note something about a line."""
@@ -227,12 +251,6 @@ class RecordColumns:
 
     values: Mapping[str, Array]  # all of one length
     labels: tuple[str, ...]  # what the numbers of the columns ``stream`` and ``format`` mean
-
-    @classmethod
-    def of_table(cls, table: RecordTable) -> "RecordColumns":
-        """Return the columns of a table, which must not grow as long as they are used."""
-        values = {name: table.view(name) for name in table.columns}
-        return cls(values=values, labels=tuple(table.labels))
 
     def __len__(self) -> int:
         return len(self.values["line"]) if self.values else 0
@@ -297,130 +315,6 @@ class RecordColumns:
 
 
 # ---
-# Records of equal columns, gathered and added to a table together: a log has millions of them.
-# Most records that are kept back.
-MOST_ROWS: Final = 512
-
-_PLACE = ("line", "stream", "format")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """What is equal in the records of one layout."""
-
-    format: str  # id of the layout, ``F4``
-    split: Split  # which data the records are about
-    # names of the columns of `RecordTable` that the values are for, beside those of place
-    columns: tuple[str, ...]
-    hints: frozenset[str] = frozenset()  # what tells the version apart
-
-
-@dataclass(slots=True)
-class UniformRows:
-    """The records of one family on their way into its tables."""
-
-    raw: RawLog  # where they go
-    family: str  # id of the family
-    _gathered: dict[Split, "_Gathered"] = field(init=False, default_factory=dict)
-
-    def add(
-        self,
-        layout: Layout,
-        line: int,
-        stream: str,
-        values: Sequence[float],
-        *,
-        rounding: float | None = None,
-        total_steps: int | None = None,
-    ) -> None:
-        """Add a record."""
-        table = self.raw.table(self.family, layout.split)
-        gathered = self._gathered.get(layout.split)
-        if gathered is None:
-            gathered = self._gathered[layout.split] = _Gathered()
-        number = gathered.number(layout)
-        table.hints |= layout.hints
-        place = (float(line), float(table.label(stream)), float(table.label(layout.format)))
-        gathered.rows.append((*place, *values))
-        gathered.numbers.append(number)
-        if total_steps is not None:
-            table.total_steps = max(total_steps, table.total_steps or 0)
-        if rounding is not None:
-            table.rounding = rounding
-        if len(gathered.rows) >= MOST_ROWS:
-            self._flush(layout.split)
-
-    def extend(
-        self,
-        layout: Layout,
-        columns: dict[str, Sequence[float] | Array],
-        streams: Sequence[str],
-        *,
-        rounding: float | None = None,
-    ) -> None:
-        """Add some records of one layout, in their turn."""
-        self._flush(layout.split)
-        table = self.raw.table(self.family, layout.split)
-        numbers = {stream: float(table.label(stream)) for stream in dict.fromkeys(streams)}
-        columns["stream"] = [numbers[stream] for stream in streams]
-        columns["format"] = np.full(len(streams), float(table.label(layout.format)))
-        table.hints |= layout.hints
-        if rounding is not None:
-            table.rounding = rounding
-        table.extend(columns, len(streams))
-
-    def add_record(self, record: TrainingRecord) -> None:
-        """Add a record of its own layout, in its turn."""
-        self._flush(record.split)
-        self.raw.add(self.family, record)
-
-    def flush(self) -> None:
-        """Give everything to the tables."""
-        for split in tuple(self._gathered):
-            self._flush(split)
-
-    def _flush(self, split: Split) -> None:
-        """Give what is gathered of a split to its table."""
-        gathered = self._gathered.pop(split, None)
-        if gathered is not None:
-            table = self.raw.table(self.family, split)
-            table.extend(gathered.columns(), len(gathered.rows))
-
-
-@dataclass(slots=True)
-class _Gathered:
-    """The records of one split that wait, in their order, with the number of the layout of each."""
-
-    layouts: list[Layout] = field(init=False, default_factory=list)
-    rows: list[tuple[float, ...]] = field(init=False, default_factory=list)
-    numbers: list[int] = field(init=False, default_factory=list)
-
-    def number(self, layout: Layout) -> int:
-        """Return the number of a layout, new where it is."""
-        for number, known in enumerate(self.layouts):
-            if known is layout:
-                return number
-        if layout not in self.layouts:
-            self.layouts.append(layout)
-        return self.layouts.index(layout)
-
-    def columns(self) -> dict[str, Sequence[float] | Array]:
-        """Return all rows by column."""
-        if len(self.layouts) == 1:
-            names = (*_PLACE, *self.layouts[0].columns)
-            return dict(zip(names, zip(*self.rows, strict=True), strict=True))
-        columns: dict[str, Sequence[float] | Array] = {}
-        numbers = np.array(self.numbers)
-        for number, layout in enumerate(self.layouts):
-            places = np.flatnonzero(numbers == number)
-            values = np.array([self.rows[place] for place in places])
-            for index, name in enumerate((*_PLACE, *layout.columns)):
-                column = columns.setdefault(name, np.full(len(self.rows), MISSING))
-                column[places] = values[:, index]  # type: ignore[index]
-        return columns
-
-
-# ---
 # The records of several files as those of one log.
 def merged(raws: Sequence[RawLog], first_lines: Sequence[int]) -> RawLog:
     """Return the records of several files together, in the order of the files."""
@@ -430,7 +324,7 @@ def merged(raws: Sequence[RawLog], first_lines: Sequence[int]) -> RawLog:
     for raw, first_line in zip(raws, first_lines, strict=True):
         for family, tables in raw.tables.items():
             for split, table in tables.items():
-                _add(table, together.table(family, split), first_line - 1)
+                together.table(family, split).join(table, first_line - 1)
         for code, lines in raw.warnings.items():
             for line in lines:
                 together.warn(code, line + first_line - 1)
@@ -439,20 +333,3 @@ def merged(raws: Sequence[RawLog], first_lines: Sequence[int]) -> RawLog:
         together.companion |= raw.companion
         together.runs |= raw.runs
     return together
-
-
-def _add(table: RecordTable, target: RecordTable, lines_before: int) -> None:
-    """Add all records of a table to another one."""
-    numbers = np.array([target.label(label) for label in table.labels], dtype=np.float64)
-    columns = {name: table.column(name) for name in table.columns}
-    for name in ("stream", "format"):
-        if name in columns:
-            columns[name] = numbers[columns[name].astype(np.intp)]
-    if "line" in columns:
-        columns["line"] += lines_before
-    target.extend(columns, len(table))
-    target.first_position = table.first_position
-    target.rounding = table.rounding
-    target.hints |= table.hints
-    if table.total_steps is not None:
-        target.total_steps = max(table.total_steps, target.total_steps or 0)

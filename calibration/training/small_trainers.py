@@ -1,8 +1,8 @@
 """Logs of trainers with a line or a table a record: Automodel, DeepSpec, EAGLE, HF Trainer, TorchSpec."""
 
 import re
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from calibration.training.family_facts import OPEN_FAMILY
 from calibration.training.lines import (
@@ -14,7 +14,7 @@ from calibration.training.lines import (
     LatestBars,
     Numbers,
     bar_states,
-    by_depth,
+    depths_of,
     dictionaries,
     finest,
     half_unit,
@@ -25,7 +25,7 @@ from calibration.training.lines import (
     printed_number,
 )
 from calibration.training.position_blocks import Block, EpochBlocks, OpenBlocks, position_lines
-from calibration.training.records import Kind, Layout, RawLog, Split, TrainingRecord, UniformRows
+from calibration.training.records import Kind, RawLog, Split, by_depth
 from specmodel.units import PERCENT
 
 # ---
@@ -43,7 +43,6 @@ class AutomodelLines:
 
     def __init__(self, raw: RawLog) -> None:
         self._raw = raw
-        self._rows = UniformRows(raw, AUTOMODEL)
         self._bars = EpochBars(raw, _BAR, self._add_bar)
 
     def feed(self, line: int, stream: str, text: str) -> bool:
@@ -58,7 +57,6 @@ class AutomodelLines:
     def finish(self) -> None:
         """End the last bar."""
         self._bars.end(is_last=True)
-        self._rows.flush()
 
     def _take_line(self, line: int, stream: str, text: str) -> bool:
         """Take a record line."""
@@ -92,13 +90,11 @@ class AutomodelLines:
         } | {place + key: f"reported:{key}" for key in _LENGTHS}
         known = {name: pairs[key] for key, name in names.items() if key in pairs}
         if "mean_marginal" not in known and not any(n.startswith("reported:") for n in known):
-            self._raw.num_without_metrics += 1
-            self._raw.loss_only.add(AUTOMODEL)
+            self._raw.without_accuracy(AUTOMODEL)
             return True
         self._bars.end()
         split = Split.TRAIN if place == "train_" else Split.VAL
-        layout = Layout(format="N1", split=split, columns=tuple(known))
-        self._rows.add(layout, line, stream, tuple(known.values()))
+        self._raw.add(AUTOMODEL, split, "N1", line, stream, known)
         return True
 
     def _add_bar(self, bar: EpochBar) -> None:
@@ -109,13 +105,13 @@ class AutomodelLines:
             "lr": "learning_rate",
             "tau": "reported:tau_sim",
         }
-        numbers = {key: printed_number(bar.state.pairs.get(key, "")) for key in keys}
-        known = {keys[key]: value for key, value in numbers.items() if value is not None}
-        if "mean_marginal" not in known:
-            return
-        layout = Layout(format="N1-bar", split=Split.TRAIN, columns=("step", "epoch", *known))
-        values = (float(bar.state.counter), bar.epoch, *known.values())
-        self._rows.add(layout, bar.line, bar.stream, values, total_steps=bar.state.total)
+        pairs, place = bar.state.pairs, {"step": bar.state.counter, "epoch": bar.epoch}
+        known = {name: printed_number(pairs.get(key, "")) for key, name in keys.items()}
+        if known["mean_marginal"] is not None:
+            self._raw.add(
+                AUTOMODEL, Split.TRAIN, "N1-bar", bar.line, bar.stream, known | place,
+                total_steps=bar.state.total,
+            )  # fmt: skip
 
 
 # ---
@@ -127,7 +123,6 @@ _LINE = re.compile(
     rf"loss=({NUMBER})(?![\w.])",
     re.ASCII | re.IGNORECASE,
 )
-_LAYOUT = Layout(format="D1", split=Split.TRAIN, columns=("epoch", "step", "total_loss"))
 
 
 class DeepSpecLines:
@@ -135,7 +130,6 @@ class DeepSpecLines:
 
     def __init__(self, raw: RawLog) -> None:
         self._raw = raw
-        self._rows = UniformRows(raw, DEEPSPEC)
 
     def feed(self, line: int, stream: str, text: str) -> bool:
         """Take a line if it is one of DeepSpec."""
@@ -148,15 +142,14 @@ class DeepSpecLines:
             if loss is None or is_cut(text, found.end()):
                 self._raw.warn("truncated-record", line)
                 continue
-            values = (float(found[1]), float(found[2]), loss)
-            self._rows.add(_LAYOUT, line, stream, values, total_steps=int(found[3]))
-            self._raw.num_without_metrics += 1
-            self._raw.loss_only.add(DEEPSPEC)
+            values = {"epoch": float(found[1]), "step": float(found[2]), "total_loss": loss}
+            total = int(found[3])
+            self._raw.add(DEEPSPEC, Split.TRAIN, "D1", line, stream, values, total_steps=total)
+            self._raw.without_accuracy(DEEPSPEC)
         return taken
 
     def finish(self) -> None:
-        """Give the last records."""
-        self._rows.flush()
+        """Do nothing: each record is a line."""
 
 
 # ---
@@ -250,19 +243,13 @@ class Eagle1Lines:
             self._raw.warn("truncated-record", line)
             return
         split = Split.TRAIN if found["word"].lower() == "train" else Split.VAL
-        self._raw.add(
-            EAGLE1,
-            TrainingRecord(
-                format="E2",
-                split=split,
-                line=line,
-                stream=stream,
-                accuracies={Kind.MARGINAL: (value * PERCENT,)},
-                total_loss=self._losses.pop((stream, split), None),
-                epoch=self._epochs.get(stream),
-                rounding=(half_unit(found["value"]) or 0.0) * PERCENT,
-            ),
-        )
+        values = {
+            "marginal_0": value * PERCENT,
+            "total_loss": self._losses.pop((stream, split), None),
+            "epoch": self._epochs.get(stream),
+        }
+        rounding = (half_unit(found["value"]) or 0.0) * PERCENT
+        self._raw.add(EAGLE1, split, "E2", line, stream, values, rounding=rounding)
 
 
 # ---
@@ -291,15 +278,10 @@ class HfTrainerLines:
             return False
         taken = False
         for _, body in dictionaries(text):
-            record = None
-            if _KEY.search(body):
-                record = _record(line, stream, numbers_of(body))
-            if record is not None:
-                self._raw.add(HF_TRAINER, record)
+            if _KEY.search(body) and self._add(line, stream, numbers_of(body)):
                 taken = True
             elif _LOSSES.search(body) and _RATE.search(body):
-                self._raw.num_without_metrics += 1
-                self._raw.loss_only.add(HF_TRAINER)
+                self._raw.without_accuracy(HF_TRAINER)
         is_last = isinstance(text, CutText) and HF_TRAINER in self._raw.tables
         if (is_last or _KEY.search(text)) and has_open_dictionary(text):
             self._raw.warn("truncated-record", line)
@@ -309,33 +291,28 @@ class HfTrainerLines:
     def finish(self) -> None:
         """Do nothing: each record is complete with its dictionary."""
 
-
-def _record(line: int, stream: str, numbers: Numbers) -> TrainingRecord | None:
-    """Return the record of a dictionary; None where it has no first choice."""
-    for place in _PLACES:
-        heads = by_depth(numbers, place + "medusa{}_top1") or by_depth(
-            numbers, place + "medusa_{}_top1"
-        )
-        first = number(numbers, place + "top_1_acc")
-        if heads or first is not None:
-            break
-    else:
-        return None
-    accuracies = heads or (() if first is None else (first,))
-    is_evaluation = place.startswith("eval")
-    return TrainingRecord(
-        format="H1",
-        split=Split.VAL if is_evaluation else Split.TRAIN,
-        line=line,
-        stream=stream,
-        accuracies={Kind.MARGINAL: accuracies},
-        losses=by_depth(numbers, place + "medusa{}_loss"),
-        total_loss=number(numbers, place + "loss"),
-        learning_rate=number(numbers, "learning_rate"),
-        epoch=number(numbers, "epoch"),
-        hints=frozenset() if heads else frozenset({"top_k_acc"}),
-        rounding=finest(accuracies) or _ROUNDING,
-    )
+    def _add(self, line: int, stream: str, numbers: Numbers) -> bool:
+        """Add the record of a dictionary; False where it has no first choice."""
+        for place in _PLACES:
+            heads = depths_of(numbers, place + "medusa{}_top1") or depths_of(
+                numbers, place + "medusa_{}_top1"
+            )
+            first = number(numbers, place + "top_1_acc")
+            if heads or first is not None:
+                break
+        else:
+            return False
+        accuracies = heads or (() if first is None else (first,))
+        values = by_depth(Kind.MARGINAL, accuracies) | {
+            **by_depth("loss", depths_of(numbers, place + "medusa{}_loss")),
+            "total_loss": number(numbers, place + "loss"),
+            "learning_rate": number(numbers, "learning_rate"),
+            "epoch": number(numbers, "epoch"),
+        }
+        split = Split.VAL if place.startswith("eval") else Split.TRAIN
+        rounding, hints = finest(accuracies) or _ROUNDING, () if heads else ("top_k_acc",)
+        self._raw.add(HF_TRAINER, split, "H1", line, stream, values, hints=hints, rounding=rounding)
+        return True
 
 
 # ---
@@ -343,6 +320,7 @@ def _record(line: int, stream: str, numbers: Numbers) -> TrainingRecord | None:
 TORCHSPEC: Final = "torchspec"
 
 _TORCHSPEC_LENGTHS = ("acc_len", "sim_acc_len", "simulated_acc_len")
+_TORCHSPEC_MEANS = {"acc": "mean_marginal", "loss": "total_loss"}
 _LONGEST_PREFIX = 200
 _EPOCH = re.compile(r"(\d{1,9})(?:/\d{1,9})?", re.ASCII | re.IGNORECASE)
 _EVALUATION = re.compile(
@@ -352,6 +330,15 @@ _EVALUATION = re.compile(
 )
 _TORCHSPEC_PAIR = re.compile(rf"(\w{{1,40}})=({NUMBER})", re.ASCII | re.IGNORECASE)
 _RANK = re.compile(r"\bRANK:(\d{1,6})\]", re.ASCII | re.IGNORECASE)
+
+
+class _Evaluation(NamedTuple):
+    """An evaluation that may be printed twice."""
+
+    line: int
+    stream: str
+    step: int | None
+    values: dict[str, float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,9 +355,8 @@ class TorchSpecLines:
 
     def __init__(self, raw: RawLog) -> None:
         self._raw = raw
-        self._rows = UniformRows(raw, TORCHSPEC)
         self._bars: LatestBars[_Bar] = LatestBars()
-        self._evaluation: TrainingRecord | None = None
+        self._evaluation: _Evaluation | None = None
         self._is_twice = False
 
     def feed(self, line: int, stream: str, text: str) -> bool:
@@ -398,7 +384,6 @@ class TorchSpecLines:
                 self._add_bar(bar)
             else:
                 self._raw.warn("truncated-record", bar.line)
-        self._rows.flush()
         self._end_evaluation()
 
     def _add_bar(self, bar: _Bar) -> None:
@@ -412,13 +397,11 @@ class TorchSpecLines:
             "mean_marginal": printed_number(pairs.get("acc", "")),
             "reported:acc_len": printed_number(pairs.get("acc_len", "")),
         }
-        known = {name: value for name, value in values.items() if value is not None}
-        if "mean_marginal" not in known and "reported:acc_len" not in known:
-            return
-        layout = Layout(format="T1", split=Split.TRAIN, columns=tuple(known))
-        self._rows.add(
-            layout, bar.line, bar.stream, tuple(known.values()), total_steps=bar.state.total
-        )
+        if values["mean_marginal"] is not None or values["reported:acc_len"] is not None:
+            self._raw.add(
+                TORCHSPEC, Split.TRAIN, "T1", bar.line, bar.stream, values,
+                total_steps=bar.state.total,
+            )  # fmt: skip
 
     def _take_evaluations(self, line: int, stream: str, text: str) -> bool:
         """Take the evaluations of a line."""
@@ -427,59 +410,43 @@ class TorchSpecLines:
             pairs = {
                 key: printed_number(value) for key, value in _TORCHSPEC_PAIR.findall(found["pairs"])
             }
-            lengths = {key: value for key, value in pairs.items() if key in _TORCHSPEC_LENGTHS}
-            accuracy = pairs.get("acc")
+            values = {
+                f"reported:{key}": pairs[key] for key in _TORCHSPEC_LENGTHS if key in pairs
+            } | {name: pairs[key] for key, name in _TORCHSPEC_MEANS.items() if key in pairs}
             goes_on = isinstance(text, CutText) and text.startswith(",", found.end())
             if goes_on or is_cut(text, found.end()):
                 self._raw.warn("truncated-record", line)
                 taken = True
                 continue
-            if accuracy is None and not lengths:
+            if not values.keys() - {"total_loss"}:
                 continue
             taken = True
             rank = _RANK.search(text, max(0, found.start() - _LONGEST_PREFIX), found.start())
-            self._take_evaluation(
-                TrainingRecord(
-                    format="T1",
-                    split=Split.VAL,
-                    line=line,
-                    stream=stream or (f"RANK:{rank[1]}" if rank else ""),
-                    total_loss=pairs.get("loss"),
-                    mean_marginal=accuracy,
-                    step=int(found["step"]) if found["step"] else None,
-                    reported={key: value for key, value in lengths.items() if value is not None},
-                )
-            )
+            label = stream or (f"RANK:{rank[1]}" if rank else "")
+            step = int(found["step"]) if found["step"] else None
+            self._take_evaluation(_Evaluation(line, label, step, values))
         return taken
 
-    def _take_evaluation(self, record: TrainingRecord) -> None:
+    def _take_evaluation(self, record: "_Evaluation") -> None:
         """Keep an evaluation until it is known whether it is printed twice."""
         before = self._evaluation
-        if before is None or not _same_result(before, record):
+        same_step = before and (before.step == record.step or None in (before.step, record.step))
+        if before is None or before.values != record.values or not same_step:
             self._end_evaluation()
             self._evaluation = record
         elif not self._is_twice and (before.step is None) != (record.step is None):
             named = before if before.step is not None else record
-            self._evaluation = replace(named, line=before.line)
+            self._evaluation = named._replace(line=before.line)
             self._is_twice = True
         else:  # a copy of another process, or the same result at another step
             self._end_evaluation()
             step = before.step if record.step is None else record.step
-            self._evaluation = replace(record, step=step)
+            self._evaluation = record._replace(step=step)
 
     def _end_evaluation(self) -> None:
         """Add the evaluation that is kept."""
         if self._evaluation is not None:
-            self._raw.add(TORCHSPEC, self._evaluation)
+            line, stream, step, values = self._evaluation
+            self._raw.add(TORCHSPEC, Split.VAL, "T1", line, stream, {**values, "step": step})
         self._evaluation = None
         self._is_twice = False
-
-
-def _same_result(one: TrainingRecord, other: TrainingRecord) -> bool:
-    """Return whether two records print the same numbers."""
-    return (
-        one.total_loss == other.total_loss
-        and one.mean_marginal == other.mean_marginal
-        and one.reported == other.reported
-        and (one.step is None or other.step is None or one.step == other.step)
-    )

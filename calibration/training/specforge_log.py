@@ -1,24 +1,22 @@
 """SpecForge on the console: epoch blocks (F1), step blocks (F2), bars (F3) and dictionaries (F4)."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from math import isfinite
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from calibration.training.lines import (
+    MOST_DEPTHS,
     CutText,
     EpochBar,
     EpochBars,
     Numbers,
     PrintedNumbers,
-    by_depth,
     dictionaries,
     finest,
-    number,
     numbers_of,
     printed_number,
     split_prefix,
@@ -27,24 +25,30 @@ from calibration.training.position_blocks import (
     Block,
     EpochBlocks,
     OpenBlocks,
-    block_record,
+    add_block,
     position_lines,
 )
-from calibration.training.records import (
-    Array,
-    Kind,
-    Layout,
-    RawLog,
-    Split,
-    TrainingRecord,
-    UniformRows,
-)
+from calibration.training.records import Array, Kind, RawLog, Split, by_depth
+
+FAMILY: Final = "specforge"
 
 # ---
 # The dictionaries that SpecForge prints, one a step: ``step 50: {'acc_0': 0.58, ...}`` (F4).
 _RATE = frozenset({"acceptance_rate"})
 _MOST_LAYOUTS: Final = 64
 _FINEST_ROWS: Final = 20  # that say how accuracies are rounded
+_BY_DEPTH: Final = {
+    Kind.MARGINAL: ("per_position_acc", "acc"),
+    Kind.OVERLAP: ("acceptance_rate",),
+    "loss": ("ploss",),
+}
+_WHOLE: Final = {
+    "total_loss": ("avg_loss", "loss"),
+    "mean_marginal": ("acc", "accuracy"),
+    "learning_rate": ("lr",),
+    "reported:simulated_acc_len": ("simulated_acc_len",),
+    "reported:accept_len": ("accept_len",),
+}
 _STEP = re.compile(r"step (\d{1,12}):\s{0,4}(?=\{)", re.ASCII)
 _OWN_KEY = re.compile(
     r"['\"](?:(?:train/|eval/)?(?:acc_\d|acceptance_rate_\d|ploss_\d)|eval/(?:per_position_acc|"
@@ -53,24 +57,27 @@ _OWN_KEY = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class KnownKeys:
-    """What the dictionaries with some keys are, worked out once."""
+class StepKeys(NamedTuple):
+    """What the dictionaries with some keys are."""
 
-    keys: list[str]  # all of them, in their order
-    layout: Layout  # of the records; its first column is the step
-    places: tuple[int, ...]  # which keys the other columns are
+    keys: tuple[str, ...]  # all of them, in their order
+    split: Split
+    columns: Mapping[str, int]  # place of the key by column
+
+    @property
+    def hints(self) -> frozenset[str]:
+        """What tells the version apart."""
+        return _RATE if f"{Kind.OVERLAP}_0" in self.columns else frozenset()
 
 
 class StepDictionaries:
     """Reads the dictionaries of steps."""
 
-    def __init__(self, raw: RawLog, rows: UniformRows) -> None:
-        self._raw = raw
-        self._rows = rows
-        # Keys of dictionaries that were read and may be read quickly, the oldest first.
-        self.known: list[KnownKeys] = []
-        self._rounding: float | None = None
+    def __init__(self, raw: RawLog) -> None:
+        self.raw = self._raw = raw
+        # Keys of dictionaries that were read and may be taken in blocks, the oldest first.
+        self.known: list[StepKeys] = []
+        self.rounding: float | None = None
         self._num_rounded = 0
 
     def take(self, line: int, stream: str, text: str) -> bool:
@@ -82,133 +89,71 @@ class StepDictionaries:
         for start, body in dictionaries(text):
             step = starts.pop(start, None)
             if step is not None and _OWN_KEY.search(body):
-                if not self._add_known(line, stream, step, body):
-                    self._add_numbers(line, stream, step, numbers_of(body))
+                self._add(line, stream, step, numbers_of(body))
                 taken = True
             elif step is not None and "'loss'" in body and "'lr'" in body:
-                self._raw.num_without_metrics += 1
-                self._raw.loss_only.add(self._rows.family)
+                self._raw.without_accuracy(FAMILY)
         for start in starts:  # those that are left were not closed
             end = text.find("{", start + 1)
-            is_last = (
-                end < 0 and isinstance(text, CutText) and self._rows.family in self._raw.tables
-            )
+            is_last = end < 0 and isinstance(text, CutText) and FAMILY in self._raw.tables
             if is_last or _OWN_KEY.search(text, start, len(text) if end < 0 else end):
                 self._raw.warn("truncated-record", line)
                 taken = True
         return taken
 
-    def add_known(
-        self, known: KnownKeys, columns: dict[str, Sequence[float] | Array], streams: Sequence[str]
-    ) -> None:
-        """Add the records of many dictionaries with the same keys."""
-        self._rows.extend(known.layout, columns, streams, rounding=self._rounding)
-
-    def _add_known(self, line: int, stream: str, step: int, body: str) -> bool:
-        """Add the record of a dictionary of known keys and finite numbers, quickly."""
-        parts = (body + ", ").split("'")
-        keys = parts[1::2]
-        for known in self.known:
-            if known.keys == keys:
-                break
-        else:
-            return False
-        if body.count("': ") != len(keys) or body.count(", '") != len(keys) - 1:
-            return False
-        try:
-            values = [float(parts[2 * place + 2][2:-2]) for place in known.places]
-        except ValueError:
-            return False
-        if not isfinite(sum(values)):
-            return False
-        values.insert(0, float(step))
-        self._rows.add(known.layout, line, stream, values, rounding=self._rounding)
-        return True
-
-    def _add_numbers(self, line: int, stream: str, step: int, numbers: Numbers) -> None:
+    def _add(self, line: int, stream: str, step: int, numbers: Numbers) -> None:
         """Add the record of a dictionary, and remember its keys."""
-        record = _dictionary_record(line, stream, step, numbers)
-        if record is None:
+        plain: dict[str, float] = {}
+        for key, value in numbers.items():
+            if not isinstance(value, tuple):
+                plain[key] = value
+            elif key.endswith("per_position_acc"):
+                plain |= by_depth(key, value)
+        known = _step_keys(tuple(plain))
+        if known is None:
             return
+        printed = list(plain.values())
+        values: dict[str, float] = {name: printed[at] for name, at in known.columns.items()}
         if self._num_rounded < _FINEST_ROWS:  # the finest of the first dictionaries says it
-            found, before = finest(record.accuracies.get(Kind.MARGINAL, ())), self._rounding
-            self._rounding = found if before is None else min(before, found or before)
+            accuracies = [v for name, v in values.items() if name.startswith(Kind.MARGINAL)]
+            found = finest(accuracies)
+            self.rounding = min(filter(None, (found, self.rounding)), default=None)
             self._num_rounded += 1
-        known_keys = _known_keys(record, numbers)
-        if self._num_rounded >= _FINEST_ROWS and known_keys and len(self.known) < _MOST_LAYOUTS:
-            self.known.append(known_keys)
-        self._rows.add_record(record)
-        if self._rounding is not None:
-            self._raw.table(self._rows.family, record.split).rounding = self._rounding
+        elif known not in self.known and plain == numbers and len(self.known) < _MOST_LAYOUTS:
+            self.known.append(known)
+        values["step"] = step
+        self._raw.add(
+            FAMILY, known.split, "F4", line, stream, values,
+            hints=known.hints, rounding=self.rounding,
+        )  # fmt: skip
 
 
-def _dictionary_record(
-    line: int, stream: str, step: int, numbers: Numbers
-) -> TrainingRecord | None:
-    """Return the record of a dictionary; None where it has nothing to say."""
-    is_evaluation = any(key.startswith("eval/") for key in numbers)
-    place = "eval/" if is_evaluation else ""
-    if not is_evaluation and any(key.startswith("train/") for key in numbers):
-        place = "train/"
-    marginal = by_depth(numbers, place + "acc_{}")
-    listed = numbers.get(place + "per_position_acc")
-    if isinstance(listed, tuple) and listed:
-        marginal = listed
-    first = number(numbers, place + "avg_acc") if is_evaluation else None
-    if not marginal and first is not None:  # of the first depth
-        marginal = (first,)
-    accuracies = {
-        Kind.MARGINAL: marginal,
-        Kind.OVERLAP: by_depth(numbers, place + "acceptance_rate_{}"),
-    }
-    accuracies = {kind: values for kind, values in accuracies.items() if values}
-    lengths = {key: number(numbers, place + key) for key in ("simulated_acc_len", "accept_len")}
-    reported = {key: value for key, value in lengths.items() if value is not None}
-    mean = number(numbers, place + "acc", place + "accuracy")
-    losses = by_depth(numbers, place + "ploss_{}")
-    if not accuracies and mean is None and not reported:
+@lru_cache(maxsize=_MOST_LAYOUTS)
+def _step_keys(keys: tuple[str, ...]) -> StepKeys | None:
+    """Return what a dictionary with some keys is; None where it has nothing to say."""
+    is_evaluation = any(key.startswith("eval/") for key in keys)
+    is_named = any(key.startswith("train/") for key in keys)
+    above = "eval/" if is_evaluation else "train/" if is_named else ""
+    places = {key: place for place, key in enumerate(keys)}
+    columns: dict[str, int] = {}
+    for column, names in _BY_DEPTH.items():
+        for name in names:
+            depth = 0
+            while f"{above}{name}_{depth}" in places and depth < MOST_DEPTHS:
+                columns.setdefault(f"{column}_{depth}", places[f"{above}{name}_{depth}"])
+                depth += 1
+            if depth:
+                break
+    for column, names in _WHOLE.items():
+        for name in names:
+            if above + name in places:
+                columns.setdefault(column, places[above + name])
+    if is_evaluation and "eval/avg_acc" in places:  # of the first depth
+        columns.setdefault(f"{Kind.MARGINAL}_0", places["eval/avg_acc"])
+    says = (Kind.MARGINAL, Kind.OVERLAP, "mean_marginal", "reported:")
+    if not any(name.startswith(says) for name in columns):
         return None
-    return TrainingRecord(
-        format="F4",
-        split=Split.VAL if is_evaluation else Split.TRAIN,
-        line=line,
-        stream=stream,
-        accuracies=accuracies,
-        losses=losses,
-        total_loss=number(numbers, place + "avg_loss", place + "loss"),
-        mean_marginal=mean,
-        learning_rate=number(numbers, place + "lr"),
-        step=step,
-        reported=reported,
-        hints=_RATE if Kind.OVERLAP in accuracies else frozenset(),
-    )
-
-
-def _known_keys(record: TrainingRecord, numbers: Numbers) -> KnownKeys | None:
-    """Return where the values of a record stand among the numbers; None where there are lists."""
-    if any(isinstance(value, tuple) for value in numbers.values()):
-        return None
-    place = "train/" if any(key.startswith("train/") for key in numbers) else ""
-    wanted = {
-        f"marginal_{depth}": f"{place}acc_{depth}"
-        for depth in range(len(record.accuracies.get(Kind.MARGINAL, ())))
-    }
-    wanted |= {
-        f"overlap_{depth}": f"{place}acceptance_rate_{depth}"
-        for depth in range(len(record.accuracies.get(Kind.OVERLAP, ())))
-    }
-    wanted |= {f"loss_{depth}": f"{place}ploss_{depth}" for depth in range(len(record.losses))}
-    scalars = {"total_loss": "loss", "mean_marginal": "acc", "learning_rate": "lr"}
-    wanted |= {column: place + key for column, key in scalars.items() if place + key in numbers}
-    found = (record.total_loss, record.mean_marginal, record.learning_rate)
-    is_whole = len([value for value in found if value is not None]) == len(wanted.keys() & scalars)
-    if not is_whole or record.split is Split.VAL or record.reported:
-        return None
-    order = {key: index for index, key in enumerate(numbers)}
-    layout = Layout(
-        format=record.format, split=record.split, columns=("step", *wanted), hints=record.hints
-    )
-    return KnownKeys(list(numbers), layout, tuple(order[key] for key in wanted.values()))
+    return StepKeys(keys, Split.VAL if is_evaluation else Split.TRAIN, columns)
 
 
 # ---
@@ -230,7 +175,7 @@ _OTHERS_MARKS = ("position ", "Training Epoch ")  # of records that would be glu
 class _Pattern:
     """What dictionaries with certain keys look like."""
 
-    known: KnownKeys
+    known: StepKeys
     # Columns of `RecordTable` in the order in which the numbers are printed.
     names: tuple[str, ...]
     compiled: re.Pattern[bytes]
@@ -325,14 +270,17 @@ class StepBlocks:
         }
         columns |= zip(pattern.names, numbers, strict=True)
         self.before()
-        labels = [self._stream(group[0]) or "" for group in groups]
-        self.dictionaries.add_known(pattern.known, columns, labels)
+        streams = [self._stream(group[0]) or "" for group in groups]
+        known, rounding = pattern.known, self.dictionaries.rounding
+        self.dictionaries.raw.extend(
+            FAMILY, known.split, "F4", columns, streams, hints=known.hints, rounding=rounding
+        )
         return True
 
 
-def _pattern(known: KnownKeys) -> _Pattern:
+def _pattern(known: StepKeys) -> _Pattern:
     """Return what dictionaries with certain keys look like."""
-    names = dict(zip(known.places, known.layout.columns[1:], strict=True))
+    names = {place: name for name, place in known.columns.items()}
     keys = [re.escape(key.encode()) for key in known.keys]
     values = [_NUMBER if place in names else _OTHER for place in range(len(keys))]
     pairs = (b"'" + key + b"': " + value for key, value in zip(keys, values, strict=True))
@@ -344,8 +292,6 @@ def _pattern(known: KnownKeys) -> _Pattern:
     )
 
 
-FAMILY: Final = "specforge"
-
 _BAR = re.compile(r"\bTraining Epoch (\d{1,9})$", re.ASCII)
 
 
@@ -355,9 +301,8 @@ class SpecForgeLines:
     def __init__(self, raw: RawLog, *, takes_open: bool = False) -> None:
         self._raw = raw
         self._takes_open = takes_open
-        self._rows = UniformRows(raw, FAMILY)
         self._bars = EpochBars(raw, _BAR, self._add_bar)
-        self._dictionaries = StepDictionaries(raw, self._rows)
+        self._dictionaries = StepDictionaries(raw)
         # What takes dictionaries that look alike out of whole blocks.
         self.steps = StepBlocks(self._dictionaries, self._bars.end)
         self._epochs = EpochBlocks(raw, FAMILY, "F1", "Eval", takes_open)
@@ -381,7 +326,6 @@ class SpecForgeLines:
         """End the last block and the last bar."""
         self._blocks.close()
         self._bars.end(is_last=True)
-        self._rows.flush()
         self._epochs.takes_open = self._takes_open or FAMILY in self._raw.tables
         self._epochs.finish()
 
@@ -390,12 +334,10 @@ class SpecForgeLines:
         if not block.key[0].endswith("Step"):
             self._epochs.take(block)
             return
-        record = block_record(block, "F2")
-        if record is None:
-            self._raw.num_without_metrics += 1
-            self._raw.loss_only.add(FAMILY)
+        if block.has_accuracy:
+            add_block(self._raw, FAMILY, block, "F2")
         else:
-            self._rows.add_record(record)
+            self._raw.without_accuracy(FAMILY)
 
     def _drop_block(self, block: Block) -> None:
         """Say that a block is not complete; EAGLE-3 says it of those of training."""
@@ -405,22 +347,12 @@ class SpecForgeLines:
     def _add_bar(self, bar: EpochBar) -> None:
         """Add the last state of a counter."""
         pairs = bar.state.pairs
-        accuracy, loss = printed_number(pairs["acc"]), printed_number(pairs.get("loss", ""))
+        accuracy = printed_number(pairs["acc"])
         if accuracy is None:
             return
-        layout = _bar_layout(has_loss=loss is not None, has_rate="acceptance_rate" in pairs)
-        values: tuple[float, ...] = (float(bar.state.counter), bar.epoch, accuracy)
-        values = values if loss is None else (*values, loss)
-        self._rows.add(layout, bar.line, bar.stream, values, total_steps=bar.state.total)
-
-
-@cache
-def _bar_layout(*, has_loss: bool, has_rate: bool) -> Layout:
-    """Return what the states of a bar have in common."""
-    columns = ("step", "epoch", "mean_marginal")
-    return Layout(
-        format="F3",
-        split=Split.TRAIN,
-        columns=(*columns, "total_loss") if has_loss else columns,
-        hints=_RATE if has_rate else frozenset(),
-    )
+        values = {"step": bar.state.counter, "epoch": bar.epoch, "mean_marginal": accuracy}
+        self._raw.add(
+            FAMILY, Split.TRAIN, "F3", bar.line, bar.stream,
+            values | {"total_loss": printed_number(pairs.get("loss", ""))},
+            hints=_RATE if "acceptance_rate" in pairs else (), total_steps=bar.state.total,
+        )  # fmt: skip

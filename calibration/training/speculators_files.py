@@ -89,10 +89,9 @@ class SpeculatorsFiles:
             layout = "S5" if of_checkpoint else "dict" if plan.bare else "S6"
             columns: dict[str, Sequence[float] | Array] = {n: (v,) for n, v in numbers.items()}
             columns["line"] = (float(line),)
-            columns["stream"] = (float(self.raw.table(plan.family, plan.split).label("")),)
             layout = "S7" if plan.family == BLOCK_FAMILY else layout
             rounding = finest_rounding(plan, found)
-            plan.store(self.raw, columns, 1, layout=layout, rounding=rounding, hints=False)
+            plan.store(self.raw, columns, [""], layout=layout, rounding=rounding, hints=False)
 
     def _place_of(self, path: Path) -> dict[str, float]:
         """Return epoch and step of a checkpoint, where something beside its metrics says them."""

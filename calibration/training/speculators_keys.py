@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-import numpy as np
-
-from calibration.training.records import Array, Kind, RawLog, RecordTable, Split
+from calibration.training.records import Array, Kind, RawLog, Split
 
 # Drafters that unroll depths: joint and conditional accuracies.
 EAGLE3_FAMILY: Final = "speculators-eagle3"
@@ -67,21 +65,19 @@ class KeyPlan:
     def store(
         self,
         raw: RawLog,
-        columns: dict[str, Sequence[float] | Array],
-        length: int,
+        columns: Mapping[str, Sequence[float] | Array],
+        streams: Sequence[str],
         *,
         layout: str,
         rounding: float,
         hints: bool = True,
     ) -> None:
         """Add some records with these keys."""
-        table: RecordTable = raw.table(self.family, self.split)
-        columns["format"] = np.full(length, float(table.label(layout)))
-        table.extend(columns, length)
+        known = self.hints if hints and not self.bare else ()
+        table = raw.extend(
+            self.family, self.split, layout, columns, streams, hints=known, rounding=rounding
+        )
         table.first_position = self.first_position
-        table.rounding = rounding
-        if hints and not self.bare:
-            table.hints |= self.hints
 
 
 @lru_cache(maxsize=256)

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -278,7 +278,7 @@ class SpeculatorsLines:
     _records: RichRecords = field(init=False, default_factory=RichRecords)
     _steps_seen: bool = field(init=False, default=False)
     _without_step_seen: bool = field(init=False, default=False)
-    _pending: tuple[KeyPlan, dict[str, Sequence[float] | Array], int] | None = field(
+    _pending: tuple[KeyPlan, Mapping[str, Sequence[float] | Array], str] | None = field(
         init=False, default=None
     )
     _total_steps: int = field(init=False, default=0)
@@ -332,7 +332,7 @@ class SpeculatorsLines:
         return plan.complete
 
     def store(
-        self, plan: KeyPlan, columns: dict[str, Sequence[float] | Array], length: int
+        self, plan: KeyPlan, columns: Mapping[str, Sequence[float] | Array], streams: Sequence[str]
     ) -> None:
         """Add complete records of the console with the same keys, in the order of the file."""
         if plan.split is Split.TRAIN:
@@ -341,11 +341,9 @@ class SpeculatorsLines:
             self._steps_seen |= with_steps
             self._without_step_seen |= not with_steps
         plan.store(
-            self.raw, columns, length, layout=plan.format_of_console(), rounding=CONSOLE_ROUNDING
+            self.raw, columns, streams, layout=plan.format_of_console(), rounding=CONSOLE_ROUNDING
         )
-        if self._total_steps:
-            table = self.raw.table(plan.family, plan.split)
-            table.total_steps = max(self._total_steps, table.total_steps or 0)
+        self.raw.table(plan.family, plan.split).know((), None, self._total_steps or None)
 
     def _add(self, record: JoinedRecord) -> None:
         """Add a record, if it is one and complete."""
@@ -380,35 +378,24 @@ class SpeculatorsLines:
         if plan.bare:
             self._store_pasted(plan, numbers, values, record.line, record.stream)
             return False
-        columns = self._row(plan, numbers, record.line, record.stream)
+        columns = _row(numbers, record.line)
         without_step = plan.split is Split.TRAIN and "step" not in plan.columns
         if without_step and not self._without_step_seen and self._pending is None:
-            self._pending = (plan, columns, record.line)  # old, or cut before its step
+            self._pending = (plan, columns, record.stream)  # old, or cut before its step
             return True
-        self.store(plan, columns, 1)
+        self.store(plan, columns, [record.stream])
         return True
 
     def _settle(self, *, with_steps: bool) -> None:
         """Decide on a first record without a step: cut where the log has steps, else old."""
         if self._pending is None:
             return
-        plan, columns, line = self._pending
+        plan, columns, stream = self._pending
         self._pending = None
         if with_steps:
-            self.raw.warn("truncated-record", line)
+            self.raw.warn("truncated-record", int(columns["line"][0]))
         else:
-            self.store(plan, columns, 1)
-
-    def _row(
-        self, plan: KeyPlan, numbers: dict[str, float], line: int, stream: str
-    ) -> dict[str, Sequence[float] | Array]:
-        """Return one record as columns."""
-        columns: dict[str, Sequence[float] | Array] = {
-            name: (number,) for name, number in numbers.items()
-        }
-        columns["line"] = (float(line),)
-        columns["stream"] = (float(self.raw.table(plan.family, plan.split).label(stream)),)
-        return columns
+            self.store(plan, columns, [stream])
 
     def _dict(self, line: int, stream: str, text: str) -> None:
         """Take a line that holds a dict of metrics."""
@@ -426,10 +413,20 @@ class SpeculatorsLines:
     ) -> None:
         """Add a record that does not stand as the console prints it."""
         layout = "S7" if plan.family == BLOCK_FAMILY else "dict"
-        columns = self._row(plan, numbers, line, stream)
+        columns = _row(numbers, line)
         plan.store(
-            self.raw, columns, 1, layout=layout, rounding=finest_rounding(plan, values), hints=False
+            self.raw,
+            columns,
+            [stream],
+            layout=layout,
+            rounding=finest_rounding(plan, values),
+            hints=False,
         )
+
+
+def _row(numbers: dict[str, float], line: int) -> Mapping[str, Sequence[float] | Array]:
+    """Return one record as columns."""
+    return {"line": (float(line),)} | {name: (number,) for name, number in numbers.items()}
 
 
 def finest_rounding(plan: KeyPlan, values: Sequence[str]) -> float:
@@ -622,9 +619,7 @@ class SpeculatorsBlocks:
         labels = {text: self._stream(text) or "" for text in set(prefixes) if text is not None}
         streams = [labels.get(text, "") for text in prefixes] if labels else []
         self.lines.close(set(streams) or {""})
-        table = self.lines.raw.table(pattern.plan.family, pattern.plan.split)
-        columns["stream"] = [float(table.label(one)) for one in streams or [""] * len(lines)]
-        self.lines.store(pattern.plan, columns, len(lines))
+        self.lines.store(pattern.plan, columns, streams or [""] * len(lines))
         state.left, state.left_line = state.place, state.line
 
 

@@ -495,12 +495,12 @@ class TrackerExports:
         stream: str = "",
     ) -> None:
         """Add records."""
-        label = self.raw.table(plan.family, plan.split).label(stream)
-        columns["stream"] = np.full(length, float(label))
         layout = _LAYOUTS.get(plan.family, TRACKER_FORMAT)
         rounding = CONSOLE_ROUNDING if rounding is None else rounding
         hints = layout == TRACKER_FORMAT
-        plan.store(self.raw, columns, length, layout=layout, rounding=rounding, hints=hints)
+        plan.store(
+            self.raw, columns, [stream] * length, layout=layout, rounding=rounding, hints=hints
+        )
 
 
 @dataclass(slots=True)

@@ -45,4 +45,4 @@ def values(table: RecordTable, name: str) -> list[float]:
 
 def marginals(raw: RawLog, family: str, split: Split) -> list[list[float]]:
     """Return the marginal accuracies of a table."""
-    return list(raw.table(family, split).accuracies("marginal").tolist())
+    return list(raw.table(family, split).records().stacked("marginal").tolist())

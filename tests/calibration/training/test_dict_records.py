@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from calibration.training.lines import (
     MOST_DEPTHS,
     Numbers,
-    by_depth,
+    depths_of,
     dictionaries,
     finest,
     has_open_dictionary,
@@ -100,13 +100,13 @@ def test_a_dictionary_without_its_end_is_seen(text: str, *, is_open: bool) -> No
 
 def test_depths_end_where_a_number_lacks() -> None:
     numbers: Numbers = {"acc_0": 0.6, "acc_1": (0.5,), "acc_2": 0.4}
-    assert by_depth(numbers, "acc_{}") == (0.6,)
-    assert by_depth(numbers, "acc_{}", first=2) == (0.4,)
+    assert depths_of(numbers, "acc_{}") == (0.6,)
+    assert depths_of(numbers, "acc_{}", first=2) == (0.4,)
 
 
 def test_depths_have_a_limit() -> None:
     many = {f"acc_{depth}": 0.5 for depth in range(10 * MOST_DEPTHS)}
-    assert len(by_depth(many, "acc_{}")) == MOST_DEPTHS
+    assert len(depths_of(many, "acc_{}")) == MOST_DEPTHS
     assert len(list_numbers("0.5, " * 10 * MOST_DEPTHS)) == MOST_DEPTHS
 
 

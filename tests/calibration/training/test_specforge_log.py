@@ -43,7 +43,7 @@ def test_epoch_blocks_with_eval_are_specforge() -> None:
     assert marginals(raw, "specforge", Split.VAL) == [[0.64, 0.60]]
     train = raw.table("specforge", Split.TRAIN)
     assert values(train, "epoch") == [1.0, 2.0]
-    assert train.accuracies("loss").tolist() == [[1.02, 1.21], [1.0, 1.2]]
+    assert train.records().stacked("loss").tolist() == [[1.02, 1.21], [1.0, 1.2]]
     assert (train.labels[int(train.column("format")[0])], train.rounding) == ("F1", 0.005)
     assert train.column("step").tolist() == pytest.approx([float("nan")] * 2, nan_ok=True)
 
@@ -82,7 +82,7 @@ def test_step_blocks_are_of_unknown_split_and_their_bracket_is_no_epoch() -> Non
     )
     table = raw.table("specforge", Split.UNKNOWN)
     assert values(table, "step") == [50.0, 100.0]
-    assert table.accuracies(Kind.OVERLAP).tolist() == [[0.58, 0.53], [0.61, 0.56]]
+    assert table.records().stacked(Kind.OVERLAP).tolist() == [[0.58, 0.53], [0.61, 0.56]]
     assert values(table, "loss_0") == [1.05123456789, 1.02]
     assert table.rounding == 0.005
     assert table.hints == {"acceptance_rate"}
@@ -158,7 +158,7 @@ def test_bars_glued_by_returns_are_records_of_their_counter() -> None:
     assert values(table, "epoch") == [0.0, 0.0]
     assert table.total_steps == 1000
     assert table.hints == {"acceptance_rate"}
-    assert table.depths(Kind.MARGINAL) == 0
+    assert table.records().stacked("marginal").shape[1] == 0
 
 
 def test_bars_that_nothing_separates_are_told_apart() -> None:
@@ -193,12 +193,12 @@ def test_dictionaries_of_a_step() -> None:
         "[0.61, 0.57], 'eval/simulated_acc_len': 0.9577}\n"
     )
     train, val = (raw.table("specforge", split) for split in (Split.TRAIN, Split.VAL))
-    assert train.accuracies(Kind.MARGINAL).tolist() == [[0.58, 0.5]]
-    assert train.accuracies(Kind.OVERLAP).tolist() == [[0.53, 0.48]]
-    assert train.accuracies("loss").tolist() == [[1.4, 1.5]]
+    assert train.records().stacked(Kind.MARGINAL).tolist() == [[0.58, 0.5]]
+    assert train.records().stacked(Kind.OVERLAP).tolist() == [[0.53, 0.48]]
+    assert train.records().stacked("loss").tolist() == [[1.4, 1.5]]
     scalars = ("total_loss", "mean_marginal", "learning_rate", "step")
     assert [values(train, name) for name in scalars] == [[3.7], [0.54], [1e-4], [50.0]]
-    assert val.accuracies(Kind.MARGINAL).tolist() == [[0.61, 0.57]]
+    assert val.records().stacked(Kind.MARGINAL).tolist() == [[0.61, 0.57]]
     assert values(val, "reported:simulated_acc_len") == [0.9577]
     assert values(val, "total_loss") == [1.19]
 

@@ -163,10 +163,12 @@ def test_positions_of_block_drafters_are_depths_from_their_first(
         )
     )
     table = raw.table(BLOCK, Split.TRAIN)
-    assert table.accuracies("marginal")[0].tolist() == [float(f"0.{7 - k}00") for k in positions]
+    assert table.records().stacked("marginal")[0].tolist() == [
+        float(f"0.{7 - k}00") for k in positions
+    ]
     assert table.first_position == first
     assert table.column("mean_marginal").tolist() == [0.461]
-    assert table.reported == ("eal",)
+    assert [n for n in table.columns if n.startswith("reported:")] == ["reported:eal"]
     assert formats(raw, BLOCK, Split.TRAIN) == ["S7"]
     assert EAGLE3 not in raw.num_records
 

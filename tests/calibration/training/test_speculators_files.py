@@ -139,7 +139,7 @@ def test_exports_of_block_drafters_are_their_family() -> None:
         ("w.csv", "Step;train/position_1_acc;train/position_2_acc;train/eal\n5;0,7;0,6;1,1\n")
     )
     table = raw.table("speculators-block", Split.TRAIN)
-    assert table.accuracies("marginal").tolist() == [[0.7, 0.6]]
+    assert table.records().stacked("marginal").tolist() == [[0.7, 0.6]]
     assert table.first_position == 1
     assert layouts(raw, "speculators-block", Split.TRAIN) == {"S7"}
 

@@ -6,7 +6,7 @@ import pytest
 
 from calibration.training.line_readers import LineReaders
 from calibration.training.lines import physical_lines
-from calibration.training.records import RawLog, Split, UniformRows
+from calibration.training.records import RawLog, Split
 from calibration.training.specforge_log import StepBlocks, StepDictionaries
 from tests.calibration.training.test_marked_lines import mutated, quickly, slowly
 from tests.calibration.training.test_speculators_blocks import as_text
@@ -68,8 +68,7 @@ def test_nearly_all_dictionaries_of_a_long_log_are_taken_in_blocks() -> None:
     chance = random.Random(1)  # noqa: S311
     content = "".join(dictionary(step, chance) for step in range(5000)).encode()
     raw = RawLog()
-    rows = UniformRows(raw, "specforge")
-    dictionaries = StepDictionaries(raw, rows)
+    dictionaries = StepDictionaries(raw)
     blocks = StepBlocks(dictionaries, lambda: None)
     left, line = 0, 1
     for start in range(0, len(content), 1 << 18):
@@ -81,7 +80,6 @@ def test_nearly_all_dictionaries_of_a_long_log_are_taken_in_blocks() -> None:
             for number, stream, text in physical_lines([rest], first_line=at):
                 dictionaries.take(number, stream, text)
         line += block.count(b"\n")
-    rows.flush()
     assert left < len(content) / 3  # the first block, and what is not finite
     assert len(raw.table("specforge", Split.TRAIN)) == 5000
 
