@@ -430,8 +430,7 @@ class _Scan:
         if block is None or block.draft is not None:
             block = self._begin(number)
         found = _DRAFT.search(line)
-        rest = line[found.end() :].strip() if found else ""
-        block.broken |= found is None or (found["mean"] is None and bool(rest))
+        block.broken |= found is None  # the counts are all that is needed, whatever follows them
         block.draft = found
         if found is not None:
             self.eras.setdefault(_ERAS[found["rate"]])

@@ -346,3 +346,12 @@ def test_a_log_without_a_finished_request_is_refused(text: str) -> None:
     with pytest.raises(FormatError) as error:
         read(text)
     assert error.value.code == "no_points"
+
+
+def test_words_behind_the_counts_do_not_cost_the_record(tmp_path: Path) -> None:
+    log = Path(__file__).parents[2] / "fixtures" / "engines" / "other" / "llamacpp_server_new.log"
+    path = tmp_path / "server.log"
+    path.write_text(log.read_text("utf-8").replace("generated)", "generated), seen 2 drafters"))
+    bare, worded = (read_log(LogFile(path=one)) for one in (log, path))
+    assert [row.cells for row in worded.rows] == [row.cells for row in bare.rows]
+    assert worded.dropped == bare.dropped
