@@ -58,14 +58,14 @@ def repeats(written: str) -> tuple[str, ...]:
     return tuple(parts) if len(parts) > 1 and all(map(dressed, parts)) else (written,)
 
 
-def faster(written: str) -> float | None:
+def faster(written: str, *, decimal_comma: bool = False) -> float | None:
     """Return the speed-up that a text says, ``1.58x`` or ``+58 %``; None where it says none."""
     text = written.strip().replace("\N{MINUS SIGN}", "-")
     found = _FASTER.fullmatch(text)
     if found is None or (found["unit"] == "%" and text[0] not in "+-"):
         return None
     try:
-        value = parse_number(found["number"])
+        value = parse_number(found["number"], decimal_comma=decimal_comma)
     except NumeralError:
         return None
     return 1 + value * PERCENT if found["unit"] == "%" else value
@@ -79,8 +79,9 @@ def read_cell(
         return _read_scope(written) if column.name == "throughput_scope" else written
     number = written
     found = dressed(written) if column.kind is not Kind.LIST else None
-    if column.name == "speedup" and faster(written) is not None:
-        number = str(faster(written))
+    ratio = faster(written, decimal_comma=decimal_comma) if column.name == "speedup" else None
+    if ratio is not None:
+        number, decimal_comma = str(ratio), False
     elif found is not None and found.unit not in {"", "%"}:
         own = _unit_factor(found.unit, column)
         number, factor = (found.number, own) if own is not None else (written, factor)

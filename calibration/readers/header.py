@@ -39,7 +39,9 @@ _POSITION = re.compile(
     r"(?:(?:acc|accept|acceptance|acceptance_rate|accept_rate)[_/@]*)?(?:at_)?(?:pos|position|p|\u4f4d\u7f6e)_?(\d{1,2})"
 )
 _RUNS = re.compile(r"(?:runs?|#|mean of|avg of|n ?=)? ?\d+(?: ?/ ?(?:run |#)?\d+)*(?: runs?)?")
+_NUMERAL = re.compile(r"(?<![\w.-])\d+(?![\w.-])")
 _NOT_TOKENS = ("req", "token/req", "k", "ktok", "ktokens", "kb", "mb")
+_TIMES = ("latency", "time", "speed")
 _WORST = 10_000  # rank of a median beside a mean
 
 
@@ -135,6 +137,18 @@ def said_of_run(label: str) -> dict[str, Cell]:
     return said
 
 
+def said_of_title(title: str) -> dict[str, Cell]:
+    """Return what the line above a table says of all its runs: ``Baseline:``, ``EAGLE-3 (k=3)``."""
+    text = plain(title).strip("#: ")
+    given = dict(_given(text))
+    if _NUMERAL.search(_GIVEN.sub("", text)):  # k = 3 and 5
+        return {}
+    words = {*_BLANKS.sub("_", text.casefold()).strip("_").split("_")}
+    if role_of(text) == "baseline" and words <= _AROUND | WORDS["title"]:
+        given.setdefault("num_steps", 0.0)
+    return {**given}
+
+
 def is_prefill(label: str) -> bool:
     """Return whether a run is named as the reading of a prompt, which generates nothing."""
     return _PROMPT_TEST.fullmatch(plain(label)) is not None
@@ -200,12 +214,18 @@ def _meaning(index: int, written: str) -> HeaderColumn:
     tried = next((one for one in tries if one in _NAMES), None)
     if _POSITION.fullmatch(name) and tried is None:
         tried = name = "position_rate"
+    of_run = tried == base != name
+    if tried is None and base in _TIMES:  # latency (ms/tok)
+        tried = next((one for one in remarks if one in _NAMES), None)
+        remarks = [one for one in remarks if one != tried]
+        of_run = tried is not None
     others = {word for one in remarks for word in one.split("_")}
     others |= {*words} if tried != name else set()
     if tried is None or others & WORDS["other"]:
         return unknown
     column, rank, needs_unit = _NAMES[tried]
-    if tried == base != name and role_of("_".join(words)) == "baseline":
+    over_baseline = column.name in {"speedup", "gain"}
+    if of_run and not over_baseline and role_of("_".join(words)) == "baseline":
         if column.name not in _BASELINES:
             return unknown
         column = _KNOWN[_BASELINES[column.name]]

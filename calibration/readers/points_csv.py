@@ -20,6 +20,7 @@ from calibration.readers.header import (
     match_header,
     plain,
     said_of_run,
+    said_of_title,
 )
 from calibration.readers.numerals import is_missing, parse_number, uses_decimal_comma
 from calibration.readers.open_meanings import MEANINGS, Meaning, meant, possible
@@ -63,6 +64,7 @@ class _Layout:
     columns: tuple[HeaderColumn, ...]
     extra_names: Mapping[int, str]  # of the columns whose meaning is not known
     labels: frozenset[int]  # those of them that name the runs
+    said: Mapping[str, Cell]  # what the line above the table says of all its runs
 
     @property
     def width(self) -> int:
@@ -131,7 +133,7 @@ def known_names(table: Table) -> frozenset[str]:
             for record in table.records
             for cell in record.cells[column.index :][:1]
         )
-    ) | frozenset(name for names in said for name in names)
+    ) | frozenset(name for names in (*said, layout.said) for name in names)
 
 
 def about_points(names: frozenset[str]) -> bool:
@@ -229,6 +231,7 @@ def _layout(table: Table) -> _Layout:
         columns=columns,
         extra_names=extra_names,
         labels=frozenset(i for i, name in extra_names.items() if is_label(name)),
+        said=said_of_title(table.title),
     )
 
 
@@ -285,7 +288,7 @@ def _run(
     """Return one run of a record, why it is refused, or None where nothing but blanks is there."""
     cells: dict[str, Cell] = {}
     extra: dict[str, str] = {}
-    said: dict[str, Cell] = {name: value for column in columns for name, value in column.given}
+    said = {**layout.said, **{name: value for one in columns for name, value in one.given}}
     for column in columns:
         parts = texts.get(column.index)
         if parts is None:
@@ -317,9 +320,13 @@ def _run(
         if name == "output_tokens_per_s" and scope in {"per_user", "per_gpu"}:
             cells.setdefault("throughput_scope", scope)
         if around and around.spread and isinstance(value, float):
-            size = parse_number(around.spread)
+            size = parse_number(around.spread, decimal_comma=layout.decimal_comma)
             said.setdefault("spread", size if "%" in around.spread else size / value)
-        ratio = faster(around.remark) if around and name in _SPEEDS else None
+        ratio = (
+            faster(around.remark, decimal_comma=layout.decimal_comma)
+            if around and name in _SPEEDS
+            else None
+        )
         if ratio is not None:
             said.setdefault("speedup", ratio)
     return _Parsed(line, said | cells, extra) if cells or extra else None

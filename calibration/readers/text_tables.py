@@ -3,7 +3,7 @@
 import csv
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final, TypeAlias
 
@@ -35,6 +35,7 @@ class Table:
     separator: str  # what separates the columns
     header: Record  # the first record
     records: tuple[Record, ...]  # the others that hold something
+    title: str = ""  # the line of words above it
 
 
 def split_table(text: str, is_known_name: Callable[[str], bool]) -> Table | None:
@@ -142,6 +143,8 @@ _BARS = str.maketrans(dict.fromkeys("\u2502\u2503\u2551\u2506\uff5c", "|"))
 _CORNERS = frozenset("\u250c\u251c\u2514\u2554\u2560\u255a\u250f\u2523\u2517\u256d\u2570")
 _EMPHASIS = "*` \t"
 _GAP = re.compile(r"\t+|[ \u3000]{2,}")
+_HTML_ROW = re.compile(r"<tr[^<>]{0,200}>(.{0,4000}?)</tr>", re.DOTALL | re.IGNORECASE)
+_HTML_CELL = re.compile(r"<t[hd][^<>]{0,200}>(.*?)</t[hd]>", re.DOTALL | re.IGNORECASE)
 _MOST_CHARACTERS = 4000  # of a row; what is longer is no row of a table
 
 
@@ -155,7 +158,9 @@ def page_tables(text: str) -> Iterator[Table]:
 
     The header is the row above a rule of bars and hyphens; without one, the first row.
     """
-    lines = [line.translate(_BARS).strip() for line in _LINE_END.split(text)]
+    bare = _HTML_ROW.sub(_html_row, text) if "<t" in text else text
+    lines = [line.translate(_BARS).strip() for line in _LINE_END.split(bare)]
+    title = ""
     numbered = [(line, number) for number, line in enumerate(lines, start=1)]
     for kind, some in groupby(numbered, key=lambda one: _kind(one[0])):
         block: list[list[Record]] = [[]]  # the rows of each table
@@ -171,6 +176,9 @@ def page_tables(text: str) -> Iterator[Table]:
             block[-1].append(Record(line=number, cells=cells))
         for rows in block:
             same = [rows] if kind == "bars" else [[*of] for _, of in groupby(rows, _num_cells)]
+            if kind == "aligned" and len(same) == 2 and _is_indexed(*same):
+                header = replace(same[0][0], cells=("", *same[0][0].cells))
+                same = [[header, *same[1]]]
             for header, *records in same if ruled and rows else ():
                 if kind == "bars" or (records and len(header.cells) > 1):
                     cells = (header.cells[0] or "run", *header.cells[1:])  # a corner names the runs
@@ -178,7 +186,23 @@ def page_tables(text: str) -> Iterator[Table]:
                         separator="|" if kind == "bars" else " ",
                         header=Record(line=header.line, cells=cells),
                         records=tuple(record for record in records if record.filled),
+                        title=title,
                     )
+                    title = ""
+                elif kind == "aligned":
+                    title = " ".join((rows[-1]).cells)
+
+
+def _is_indexed(headers: list[Record], rows: list[Record]) -> bool:
+    """Return whether rows have a number each in front, as a data frame prints them."""
+    numbers = [record.cells[0] for record in rows]
+    wider = len(rows[0].cells) == len(headers[0].cells) + 1
+    return len(headers) == 1 and wider and numbers == [str(place) for place in range(len(rows))]
+
+
+def _html_row(row: re.Match[str]) -> str:
+    """Return a row of a table in HTML as one drawn with bars."""
+    return f"| {' | '.join(' '.join(cell.split()) for cell in _HTML_CELL.findall(row[1]))} |"
 
 
 def _kind(line: str) -> str:

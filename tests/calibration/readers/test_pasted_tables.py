@@ -486,3 +486,65 @@ def test_columns_that_were_not_understood_are_named_where_no_row_is_left() -> No
     text = "tau,k,how fast\n2.4,3,90\n"
     with pytest.raises(FormatError, match=r"no throughput.*'how fast' is not known"):
         points_csv.read(SourceText(path=Path("cols.csv"), text=text, encoding="utf-8"))
+
+
+@pytest.mark.parametrize("title", ["Baseline:", "**Without speculation**", "### MTP off", "无投机"])
+def test_the_words_above_a_table_say_which_run_it_is(title: str) -> None:
+    plain = table("| concurrency | tok/s |", "| 1 | 60 |", "| 8 | 380 |")
+    drafted = table(
+        "| concurrency | tok/s | accept len |", "| 1 | 92 | 2.41 |", "| 8 | 521 | 2.39 |"
+    )
+    rows = reading(f"{title}\n\n{plain}\nWith EAGLE-3 (k=3):\n\n{drafted}").rows
+    told = [(row.cells["num_steps"], row.cells["output_tokens_per_s"]) for row in rows]
+    assert told == [(0, 60), (0, 380), (3, 92), (3, 521)]
+
+
+@pytest.mark.parametrize(
+    "title", ["No tuning was done:", "Results on one card, no other load", "k = 3 and 5, mixed"]
+)
+def test_words_that_say_something_else_say_nothing_of_the_runs(title: str) -> None:
+    rows = reading(f"{title}\n\n" + table("| bs | tok/s | tau |", "| 1 | 92 | 2.4 |")).rows
+    assert "num_steps" not in rows[0].cells
+
+
+def test_a_table_in_html_is_a_table() -> None:
+    cells = [["k", "tok/s", "accept len", "baseline tok/s"], ["3", "92", "<b>2.4</b>", "60"]]
+    rows = "\n".join(
+        f"<tr align='left'>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells
+    )
+    found = reading(f"<table>\n{rows}\n</table>\n").rows[0].cells
+    assert (found["num_steps"], found["accept_length"]) == (3, 2.4)
+    assert (found["output_tokens_per_s"], found["baseline_tokens_per_s"]) == (92, 60)
+
+
+def test_a_printed_data_frame_has_numbers_in_front() -> None:
+    rows = reading(
+        "    num_steps  accept_length  output_tok_s\n"
+        "0           0           1.00          60.1\n"
+        "1           3           2.38          93.0\n"
+    ).rows
+    assert [row.cells["num_steps"] for row in rows] == [0, 3]
+    assert [row.cells["output_tokens_per_s"] for row in rows] == [60.1, 93.0]
+
+
+def test_a_time_per_token_may_stand_in_the_unit() -> None:
+    found = reading(
+        table(
+            "| Batch | AR latency (ms/tok) | Spec latency (ms/tok) | tau |", "| 1 | 20 | 8 | 2.4 |"
+        )
+    )
+    cells = found.rows[0].cells
+    assert (cells["output_tokens_per_s"], cells["baseline_tokens_per_s"]) == (125, 50)
+
+
+def test_decimal_commas_and_grouped_thousands_of_a_page_are_read() -> None:
+    found = reading(
+        table(
+            "| k | tok/s | Akzeptanzlänge | Baseline | Speedup vs AR |",
+            "| 2 | 88,5 | 1,92 | 60,1 | 1,47x |",
+            "| 4 | 1.031,7 | 2,45 | 601,0 | 1,72x |",
+        )
+    )
+    assert [row.cells["output_tokens_per_s"] for row in found.rows] == [88.5, 1031.7]
+    assert [row.cells["accept_length"] for row in found.rows] == [1.92, 2.45]
+    assert found.warnings == ()
