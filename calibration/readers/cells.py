@@ -128,7 +128,7 @@ def _read_scope(written: str) -> str | LeftOut:
     return scope or LeftOut(
         code="unknown_scope",
         column="throughput_scope",
-        message=f"{written!r} is not known; write {', '.join(SCOPES[:-1])} or {SCOPES[-1]}, or "
+        message=f"{written!r} is not known; write {', '.join(SCOPES[:-2])} or {SCOPES[-2]}, or "
         "leave it empty where the throughput is that of the whole batch",
     )
 

@@ -86,6 +86,7 @@ TIME_UNITS: Final = {
 SCOPES: Final = ("aggregate", "per_user", "per_gpu", "relative")
 
 _SPELLINGS: Final = {
+    "relative": "relative",
     **dict.fromkeys(("", "total", "aggregate", "aggregated", "sum", "all", "overall"), "aggregate"),
     **dict.fromkeys(("system", "server", "batch", "whole", "whole_batch"), "aggregate"),
     **dict.fromkeys(("user", "users", "request", "req", "sequence", "stream"), "per_user"),
