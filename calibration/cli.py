@@ -33,6 +33,7 @@ COMMANDS = (
         "Speed-up and tokens/s at an accept length, with an interval.",
         "calibration.commands.predict:command",
     ),
+    Command("compare", "Which of two is faster, and why.", "calibration.commands.compare:command"),
     Command(
         "evaluate",
         "How wrong is the model on unseen points.",

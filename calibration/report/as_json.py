@@ -493,6 +493,7 @@ def packaged_json(tables: "Sequence[PackagedTable]") -> dict[str, Any]:
 _VIEWS: dict[str, Any] = {
     "Answer": lambda answer: answer.to_dict(),
     "ArrivalAnswer": _arrival,
+    "Comparison": lambda found: found._asdict(),
     "Assessment": _train,
     "Evaluation": _evaluation,
     "Explanation": _explanation,
