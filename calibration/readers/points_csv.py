@@ -40,6 +40,7 @@ _SPEEDS = frozenset(
 _RUNS = frozenset(
     {
         *("accept_length", "full_accuracy", "conditional_accuracy", "num_steps", "accepted_tokens"),
+        "emitted_tokens",
         *("baseline_tokens_per_s", "baseline_decode_tokens_per_s", "baseline_tpot_ms", *MEANINGS),
     }
 )
@@ -412,6 +413,9 @@ def _derive(cells: dict[str, Cell]) -> None:
     rounds, depth = number(cells, "verify_rounds"), number(cells, "num_steps")
     if accepted is None and drafted is not None:
         accepted = number(cells, "accepted_per_round")
+    emitted = number(cells, "emitted_tokens")
+    if emitted is not None and accepted is not None and accepted.is_integer() and not rounds:
+        rounds = emitted - accepted  # each adds one token of the target model
     if accepted is not None and "accept_length" not in cells and (rounds or (drafted and depth)):
         drafts = accepted / rounds if rounds else accepted / (drafted or 1.0) * (depth or 0.0)
         cells["accept_length"] = 1 + drafts

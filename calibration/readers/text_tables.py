@@ -143,6 +143,11 @@ _BARS = str.maketrans(dict.fromkeys("\u2502\u2503\u2551\u2506\uff5c", "|"))
 _CORNERS = frozenset("\u250c\u251c\u2514\u2554\u2560\u255a\u250f\u2523\u2517\u256d\u2570")
 _EMPHASIS = "*` \t"
 _GAP = re.compile(r"\t+|[ \u3000]{2,}")
+_PAIR = re.compile(
+    r"([A-Za-z][\w/.-]{0,40})[ ]?[=:][ ]*([+~-]?\d(?:[\d.,]*\d)?(?:[ ]?[%x]|[ ]?tok/s|[ ]?ms)?)"
+    r"(?=[\s,;|:)]|$)"
+)
+_FEW_PAIRS = 2
 _HTML_ROW = re.compile(r"<tr[^<>]{0,200}>(.{0,4000}?)</tr>", re.DOTALL | re.IGNORECASE)
 _HTML_CELL = re.compile(r"<t[hd][^<>]{0,200}>(.*?)</t[hd]>", re.DOTALL | re.IGNORECASE)
 _MOST_CHARACTERS = 4000  # of a row; what is longer is no row of a table
@@ -172,6 +177,14 @@ def page_tables(text: str) -> Iterator[Table]:
                     block.append([block[-1].pop()])
                 continue
             ruled |= line.startswith("|")
+            pairs = _PAIR.findall(line) if kind == "aligned" else []
+            if len(pairs) > _FEW_PAIRS:  # name=value, as scripts print them
+                names, values = zip(*pairs, strict=True)
+                rest = _PAIR.sub("", line).strip(" :|,-")
+                if not block[-1] or block[-1][0].cells != ("run", *names):
+                    block.append([Record(line=number, cells=("run", *names))])
+                block[-1].append(Record(line=number, cells=(rest, *values)))
+                continue
             cells = _cells(line) if kind == "bars" else tuple(_GAP.split(line))
             block[-1].append(Record(line=number, cells=cells))
         for rows in block:

@@ -548,3 +548,29 @@ def test_decimal_commas_and_grouped_thousands_of_a_page_are_read() -> None:
     assert [row.cells["output_tokens_per_s"] for row in found.rows] == [88.5, 1031.7]
     assert [row.cells["accept_length"] for row in found.rows] == [1.92, 2.45]
     assert found.warnings == ()
+
+
+def test_lines_of_names_and_values_are_rows() -> None:
+    found = reading(
+        "k=1: tok/s=80.1, accept_len=1.74, baseline=60.0\n"
+        "k=3: tok/s=92.0, accept_len=2.40, baseline=60.0\n"
+    )
+    told = [(row.cells["num_steps"], row.cells["output_tokens_per_s"]) for row in found.rows]
+    assert told == [(1, 80.1), (3, 92.0)]
+    assert found.rows[1].cells["accept_length"] == 2.4
+
+
+def test_emitted_and_accepted_tokens_give_the_rounds() -> None:
+    """Each round adds one token of the target: 192 emitted and 131 accepted are 61 rounds."""
+    found = reading(
+        "  code     pred= 192 draft= 186 acc= 131 rate=0.704 tok/s=37.2\n"
+        "  explain  pred= 192 draft= 240 acc= 111 rate=0.463 tok/s=28.1\n"
+    )
+    lengths = [row.cells["accept_length"] for row in found.rows]
+    assert lengths == pytest.approx([192 / (192 - 131), 192 / (192 - 111)])
+    assert [row.cells["output_tokens_per_s"] for row in found.rows] == [37.2, 28.1]
+
+
+def test_generated_tokens_are_drafted_or_emitted_ones() -> None:
+    text = table("| k | accepted/generated | tok/s |", "| 3 | 50% | 90 |")
+    assert "can mean several things" in question(text)
