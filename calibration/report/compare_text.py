@@ -64,8 +64,8 @@ def _table(found: "Comparison") -> str:
     rows = [["load", "speed (90 %)", "accept", "round", "outside", "rows"]]
     for one in found.pairs:
         parts = [one.accept, one.round, one.outside]
-        same = one.a.num_steps == one.b.num_steps or not one.a.num_steps + one.b.num_steps > 0
-        depth = "" if same else f" against {one.b.num_steps:g}"
+        other = one.a.num_steps != one.b.num_steps and one.b.num_steps > 0
+        depth = f" against {one.b.num_steps:g}" if other else ""
         rows.append(
             [
                 load_words(one.a) + depth,

@@ -278,7 +278,7 @@ def _matched(
                 other
                 for other in left[1]
                 if not _apart(one, other)
-                and (one.num_steps == other.num_steps or not same_depth)
+                and (_depth(one) == _depth(other) or not same_depth)
                 and (same_depth or not any(_same_load(one, pair[0]) for pair in pairs))
             ]
             if alike:
@@ -294,9 +294,14 @@ def _matched(
         *((one, names[1], first) for one in left[1]),
     ):
         near = min(others, key=lambda other: len(_apart(one, other)))
-        why = ", ".join(_apart(one, near)) or f"depth ({one.num_steps:g} and {near.num_steps:g})"
+        why = ", ".join(_apart(one, near)) or f"depth ({_depth(one)} and {_depth(near)})"
         left_out.append(f"{name}, {load_words(one)}: the nearest load differs in {why}")
     return pairs, left_out
+
+
+def _depth(side: Side) -> str:
+    """Depth of a side in words."""
+    return "not stated" if np.isnan(side.num_steps) else f"{side.num_steps:g}"
 
 
 def _same_load(one: Side, other: Side) -> bool:
