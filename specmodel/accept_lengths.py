@@ -58,14 +58,15 @@ def accept_lengths(
 
     .. math:: \tau_k = 1 + \sum_{i \le k} S_i, \qquad \tau_\text{served} = 1 + F (\tau - 1)
 
-    Up to the depth of a list its sum is exact. Beyond it, and for a single number at another depth than
-    its own (`calibrated_depth` where nothing else says it), the tail model carries it, and the spread
-    over tail families is its uncertainty. What the points measured at several depths goes before the tail
+    At the depth at which a list was served its sum is exact; at others a position accepts more or less
+    (`specmodel.acceptance.served_depth`). Beyond a list, and for a single number at another depth than its own
+    (`calibrated_depth` where nothing else says it), the tail model carries it, and the spread over tail
+    families is its uncertainty. What the points measured at several depths goes before the tail
     model, and is the answer where the ask says nothing of acceptance.
     """
     points = measured or MeasuredLengths()
     if ask.list_depth is not None:
-        found = _from_list(ask, configurations)
+        found = _from_list(ask, configurations, points)
     elif ask.accept_length is not None:
         found = _from_number(ask, ask.accept_length, configurations, calibrated_depth, points)
     else:
@@ -152,7 +153,11 @@ def _at(depths: Sequence[int]) -> str:
 
 
 def _on_measured_curves(
-    points: MeasuredLengths, depths: Sequence[int], given: tuple[float, int] | None = None
+    points: MeasuredLengths,
+    depths: Sequence[int],
+    given: tuple[float, int] | None = None,
+    *,
+    shape_spread: float = SHAPE_SPREAD,
 ) -> list[AcceptLength] | None:
     r"""Accept lengths on the curves that the points measured; of a given height where one is known.
 
@@ -201,7 +206,7 @@ def _on_measured_curves(
             relative = np.hypot(relative, LOAD_SPREAD)
         if height != before:
             away = math.log(max(height, _ROUNDING) / max(before, _ROUNDING))
-            relative = np.hypot(relative, SHAPE_SPREAD * away)
+            relative = np.hypot(relative, shape_spread * away)
             relative[[depth == start for depth in depths]] = 0.0
         accepted.append(above)
         spread.append(relative)
@@ -226,9 +231,12 @@ def _chain(lengths: Mapping[int, float]) -> dict[int, float]:
     return {depth: one for depth, one in lengths.items() if one <= depth + 1.0 + _ROUNDING}
 
 
-def _from_list(ask: Ask, configurations: Sequence[Configuration]) -> AcceptLengths:
+def _from_list(
+    ask: Ask, configurations: Sequence[Configuration], points: MeasuredLengths
+) -> AcceptLengths:
     """Accept lengths from a list of full or conditional accuracies."""
     from specmodel.acceptance import ConditionalAccuracy, FullAccuracy, check_shape, tail_spread
+    from specmodel.acceptance.served_depth import served_at_depths
 
     given: FullAccuracy | ConditionalAccuracy
     if ask.full_accuracy is not None:
@@ -236,24 +244,58 @@ def _from_list(ask: Ask, configurations: Sequence[Configuration]) -> AcceptLengt
     else:
         given = ConditionalAccuracy(ask.conditional_accuracy or ())
         full = given.to_full()
-    measured = full.num_steps
-    if ask.accept_depth not in {None, measured}:
-        why = f"a list of {measured} accuracies belongs to depth {measured}"
-        raise UsageError("--accept-depth with --accept only", why)
+    length = full.num_steps
+    served = ask.accept_depth or length
+    if served < length or (ask.from_training and served > length):
+        why = f"a list of {length} accuracies belongs to depth {length}"
+        raise UsageError("a deeper --accept-depth, or none", f"{why}, not {served}")
     notes = [Note(one.code.replace("-", "_"), one.message) for one in check_shape(given)]
-    depths = [measured if one.num_steps is None else int(one.num_steps) for one in configurations]
-    if max(depths) <= measured:
-        values = [AcceptLength.exact(full.accept_length(depth)) for depth in depths]
-    else:
+    depths = [served if one.num_steps is None else int(one.num_steps) for one in configurations]
+    if ask.from_training:  # every position of a log is judged, whatever the depth
         values = _spread(tail_spread(full, depths))
-        what = (
-            f"the list ends at depth {measured}; deeper accept lengths are carried there by the "
-            "tail model, and the spread over tail families is in the interval"
+    else:
+        values = _spread(served_at_depths(full, served, depths))
+        height = served_at_depths(full, served, served).value[0]
+        # Points of another height may be of another draft model, whose shape says little.
+        on_points = _on_measured_curves(points, depths, (float(height), served), shape_spread=1.0)
+        if on_points is not None:
+            values = [_both(*each) for each in zip(values, on_points, strict=True)]
+            also = f"the points measured accept lengths{_at(points.depths)}, which are used beside the list"
+            notes.append(Note("accept_length_measured", also))
+    said: list[str] = []
+    if not ask.from_training and {*depths} != {served}:
+        said.append(
+            f"these accuracies were served at depth {served} (--accept-depth states another), and a "
+            "position accepts less the deeper rounds are: other depths are corrected for it"
         )
-        notes.append(Note("accept_length_carried", what))
+    if max(depths) > length:
+        said.append(
+            f"the list ends at depth {length}; deeper accept lengths are carried there by the tail "
+            "model, and the spread over tail families is in the interval"
+        )
+    if said:
+        notes.append(Note("accept_length_carried", "; ".join(said)))
     notes += _tree_note(configurations)
     within = tuple(map(_within, values, configurations))
-    return AcceptLengths(within, None, measured, full, tuple(notes))
+    if served > length:
+        curve = tail_spread(full, np.arange(served + 1)).value
+        full = FullAccuracy(np.minimum.accumulate(np.clip(np.diff(curve), 0.0, 1.0)))
+    return AcceptLengths(within, None, served, full, tuple(notes))
+
+
+def _both(one: AcceptLength, other: AcceptLength) -> AcceptLength:
+    """An accept length that is known twice, each with its spread; one without is kept."""
+    if not one.log_sd or not other.log_sd:
+        return one if not one.log_sd else other
+    shares = np.array([one.log_sd, other.log_sd]) ** -2.0
+    logs = np.log([[each.median, each.low, each.high] for each in (one.estimate, other.estimate)])
+    median = float(np.exp(shares @ logs[:, 0] / shares.sum()))
+    narrower = float(shares.max() / shares.sum()) ** 0.5
+    low, high = np.exp(
+        (logs[int(np.argmax(shares)), 1:] - logs[int(np.argmax(shares)), 0]) * narrower
+    )
+    estimate = Estimate(median, max(1.0, median * float(low)), median * float(high))
+    return AcceptLength(estimate=estimate, log_sd=float(shares.sum() ** -0.5))
 
 
 def _from_number(

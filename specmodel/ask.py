@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Ask(NamedTuple):
     """Everything that a user knows and wants; None for what is taken from the calibration.
 
-    Acceptance is one of a number, full or conditional accuracies; `accept_depth` is where a number was
-    measured, `from_training` marks values of a training log. `num_steps` are the depths to answer for.
+    Acceptance is one of a number, full or conditional accuracies; `accept_depth` is the depth at which it
+    was served, `from_training` marks values of a training log. `num_steps` are the depths to answer for.
     """
 
     accept_length: float | AcceptLength | None = None
@@ -65,7 +65,7 @@ def configurations(system: "Calibration", ask: Ask) -> list[Configuration]:
     if ask.num_steps is not None:
         depths = ask.num_steps
     elif ask.list_depth is not None:
-        depths = (ask.list_depth,)
+        depths = (ask.accept_depth or ask.list_depth,)
     elif not system.configurations:
         raise UsageError("--depth", "the packaged prior has no calibrated depth")
     else:
@@ -153,13 +153,13 @@ def calibrated_depth(system: "Calibration") -> int | None:
 def points_depth(system: "Calibration", ask: Ask) -> int | None:
     """Depth that points count as which state none: that at which the acceptance of the ask was measured.
 
-    It is the length of a list, --accept-depth, else the one depth that is asked for; None where the
+    It is --accept-depth, the length of a list, else the one depth that is asked for; None where the
     points state theirs, or nothing says it.
     """
     if not depth_unknown(system):
         return None
     if ask.list_depth is not None or ask.accept_depth is not None:
-        return ask.list_depth or ask.accept_depth
+        return ask.accept_depth or ask.list_depth
     return ask.num_steps[0] if ask.num_steps is not None and len(ask.num_steps) == 1 else None
 
 

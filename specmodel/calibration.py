@@ -273,7 +273,8 @@ class Calibration:
         depth, num_steps : int or iterable of int, optional
             Draft depth, or several; one of the two, [tokens].
         accept_depth : int, optional
-            Depth at which the accept length was measured; it is carried to `depth`, [tokens].
+            Depth at which the acceptance was served, of a list by default its length; it is carried to
+            `depth`, [tokens].
         from_training : bool
             Whether the acceptance is that of a training log.
         topk, num_draft_tokens, batch_size, context_tokens : float, optional

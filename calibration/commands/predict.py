@@ -85,7 +85,7 @@ _NOT_AT_A_RATE = ("--batch-size", "--baseline", "--target-speedup", "--claim", "
 @click.option(
     "--accept-depth",
     type=click.IntRange(min=1, max=DEEPEST),
-    help="Depth at which --accept was measured; it is carried to --depth.",
+    help="Depth at which the acceptance was served; it is carried to --depth.  [default for a list: its length]",
 )
 @load_options
 @click.option("--workload", help="Workload of the calibration, for its baseline.")
@@ -237,8 +237,9 @@ def _check_usage(context: click.Context) -> None:
     acceptance = [name for name in given if name in _ACCEPTANCE]
     if len(acceptance) > 1:
         raise UsageError("one of them", f"{' and '.join(acceptance)} say the same thing twice")
-    if "--accept-depth" in given and "--accept" not in given:
-        raise UsageError("--accept", "--accept-depth says where an accept length was measured")
+    if "--accept-depth" in given and not {"--accept", "--full", "--conditional"} & {*acceptance}:
+        said = "--accept-depth says where an acceptance was measured"
+        raise UsageError("--accept, --full or --conditional", said)
     if {"--arrival-rate", *_BESIDE_ARRIVAL} & {*given}:
         _check_arrival(given)
     changed = [name for name in ("--set", "--drafter") if name in given]

@@ -8,7 +8,8 @@ from numpy.typing import ArrayLike
 from specmodel.acceptance.bounds import FloatArray, whole
 from specmodel.acceptance.other_depth import (
     CENTRAL,
-    ROUGHNESS,
+    RUN_NOISE,
+    SUM_ROUGHNESS,
     CarriedAcceptLength,
     carry_accept_length,
     family_shares,
@@ -22,10 +23,6 @@ from specmodel.acceptance.tails import (
     normal_nodes,
     weighted_quantiles,
 )
-
-ACCEPT_LENGTH_NOISE = 0.02
-"""Relative standard deviation of a measured (accept length - 1) about a smooth curve: repeats of
-[semianalysis-inferencex-golden]_ and of servers at several loads differ by so much."""
 
 RISE = 0.02
 """How much more than the depth before a further depth may add and be of the same draft model, [tokens]."""
@@ -70,9 +67,7 @@ def through_measured(measured: Mapping[int, float], num_steps: ArrayLike) -> Car
     least = np.array([max([1.0, *lengths[knots <= depth]]) for depth in depths])
     most = np.array([min([depth + 1.0, *lengths[knots >= depth]]) for depth in depths])
     least, most = np.minimum(least, most), np.maximum(least, most)
-    rough, noise = np.exp((ROUGHNESS, ACCEPT_LENGTH_NOISE) * normal_nodes(DRAW_PAIRS, 2)).T[
-        ..., None
-    ]
+    rough, noise = np.exp((SUM_ROUGHNESS, RUN_NOISE) * normal_nodes(DRAW_PAIRS, 2)).T[..., None]
     drawn = np.concatenate([level + rough * (curve(fit, fit.draws) - level) for fit in fits])
     drawn = 1.0 + np.tile(noise, (len(fits), 1)) * (np.clip(drawn, least, most) - 1.0)
     drawn = np.minimum(drawn, depths + 1.0)
@@ -89,7 +84,7 @@ def fit_tail_to_accept_lengths(
     num_steps: ArrayLike,
     accept_lengths: ArrayLike,
     family: TailFamily,
-    relative_noise: float = ACCEPT_LENGTH_NOISE,
+    relative_noise: float = RUN_NOISE,
 ) -> FittedTail:
     """A depth sweep of chains measures the survival curve as differences of accept lengths."""
     depths, lengths = np.asarray(num_steps), np.asarray(accept_lengths, dtype=np.float64)

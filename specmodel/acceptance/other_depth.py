@@ -20,11 +20,21 @@ from specmodel.acceptance.tails import (
     normal_nodes,
     weighted_quantiles,
 )
+from specmodel.statistics import NORMAL_95
 
-ROUGHNESS = 0.15
-"""Log-scale standard deviation of what lies between two depths about a smooth family's value:
-served lists are not smooth. A judgement, set together with `CONDITIONAL_NOISE` on few served lists
-cut at one depth and asked for a deeper one."""
+ROUGHNESS = 0.07
+"""Log-scale standard deviation of what a list adds beyond its end about a smooth family's value: served
+lists are not smooth. Chosen with `CONDITIONAL_NOISE` by `scripts/learn_acceptance.py`."""
+
+SUM_ROUGHNESS = 0.05
+"""The same of an accept length, which is a sum over a list and smoother."""
+
+RUN_NOISE = 0.02
+"""Relative standard deviation of (accept length - 1) between runs of one server."""
+
+SHAPE_SHARE = 0.6
+"""Part of the prior spread of the shapes by which the curve through one number varies: what single curves
+taught holds their own noise. This and the two above were chosen by `scripts/learn_acceptance.py`."""
 
 CENTRAL: Final = (0.05, 0.95)
 """Bounds of an interval. [-]"""
@@ -163,14 +173,19 @@ def _pair_table(before: int, after: int) -> tuple[FloatArray, FloatArray, FloatA
     """The spread over families and shapes on a grid of accept lengths at `before`."""
     grid = np.linspace(1.0, before + 1.0, _GRID)
     curves, weights = _curves(_table_depth(before, after))
-    rough = np.exp(ROUGHNESS * normal_nodes(2, 1)[:, 0])
+    rough = np.exp(SUM_ROUGHNESS * normal_nodes(2, 1)[:, 0])
     carried = np.stack([_through(grid, curve, before, after) for curve in curves])
     draws = grid + rough[:, None, None] * (carried - grid)
     draws = np.clip(draws, 1.0, after + 1.0).reshape(-1, grid.size)
     share = np.tile(weights, rough.size) / rough.size
+    middle, run_sd = share @ draws, RUN_NOISE * (share @ draws - 1.0)
     low, high = weighted_quantiles(draws, share, CENTRAL)
-    sd = np.sqrt(share @ (draws - share @ draws) ** 2)
-    return grid, low, high, sd
+    sd = np.sqrt(share @ (draws - middle) ** 2)
+    # A run differs, too; but a deeper round emits no less, whatever the run.
+    least, most = (grid, after + 1.0) if after > before else (1.0, np.minimum(grid, after + 1.0))
+    low = np.clip(middle - np.hypot(middle - low, NORMAL_95 * run_sd), least, most)
+    high = np.clip(middle + np.hypot(high - middle, NORMAL_95 * run_sd), least, most)
+    return grid, low, high, np.hypot(sd, run_sd)
 
 
 def _through(length: FloatArray, curve: FloatArray, before: int, after: int) -> FloatArray:
@@ -192,7 +207,7 @@ def _curves(deepest: int) -> tuple[FloatArray, FloatArray]:
     """Accept lengths (curves, levels, depths) over families and shapes, and weights."""
     curves, weights = [], []
     for family in TAILS.values():
-        mean, sd = np.array(family.shape_mean), np.array(family.shape_sd)
+        mean, sd = np.array(family.shape_mean), SHAPE_SHARE * np.array(family.shape_sd)
         nodes = normal_nodes(_SHAPE_PAIRS, mean.size) if mean.size else np.zeros((1, 0))
         curves.append(_accept_lengths(family, _LEVELS, mean + sd * nodes, deepest))
         weights.append(np.full(len(nodes), family.weight / len(nodes)))

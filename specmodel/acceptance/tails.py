@@ -27,10 +27,10 @@ LEVEL_PRIOR_MEAN, LEVEL_PRIOR_SD = 1.1, 1.5
 DECAY_LENGTH = 1.5
 """Depths in which the distance to the asymptote falls to 1/e, where data are few."""
 
-CONDITIONAL_NOISE = 0.05
+CONDITIONAL_NOISE = 0.02
 """Standard deviation of a measured conditional accuracy about a smooth curve at depth 1; it grows
-with the inverse square root of the share of rounds that reach a depth. A judgement, set on few
-served lists that were cut short; rounding, prompts and workload noise are all in it."""
+with the inverse square root of the share of rounds that reach a depth. Rounding, prompts and workload
+noise are all in it; chosen by `scripts/learn_acceptance.py`."""
 
 DRAW_PAIRS = 64
 """Half the number of posterior draws of a fitted tail."""

@@ -1,6 +1,6 @@
 """From what a user knows of acceptance to an accept length at every depth."""
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from specmodel.accept_lengths import AcceptLengths, accept_length_draws, accept_lengths
 from specmodel.acceptance import TRANSFER_PRIOR
-from specmodel.ask import Ask
+from specmodel.ask import Ask, MeasuredLengths
 from specmodel.errors import ParameterError, UsageError
 from specmodel.question import AcceptLength, Configuration, Estimate
 
@@ -38,16 +38,63 @@ falling = st.lists(st.floats(0.05, 1.0), min_size=1, max_size=8).map(
 
 
 @given(falling, st.data())
-def test_up_to_its_depth_a_full_list_gives_its_own_sums(
+def test_where_it_was_served_a_full_list_gives_its_own_sum(
     full: tuple[float, ...], data: st.DataObject
 ) -> None:
     depth = data.draw(st.integers(1, len(full)))
-    found = accept_lengths(Ask(full_accuracy=full), at(depth))
-    (value,) = found.values
-    assert value.estimate.median == pytest.approx(1 + sum(full[:depth]))
-    assert value.estimate.low == value.estimate.high == value.estimate.median
-    assert value.log_sd == 0
-    assert "accept_length_carried" not in codes(found)
+    shallow, there = accept_lengths(Ask(full_accuracy=full), at(depth, len(full))).values
+    assert there == AcceptLength.exact(there.estimate.median)
+    assert there.estimate.median == pytest.approx(1 + sum(full))
+    assert 1 + sum(full[:depth]) <= shallow.estimate.median + 1e-9
+    assert shallow.estimate.high <= there.estimate.median + 1e-9
+    assert shallow.estimate.high <= depth + 1 + 1e-9
+    # The positions of a training log are those of any depth.
+    logged = accept_lengths(Ask(full_accuracy=full, from_training=True), at(depth))
+    assert logged.as_logged is not None
+    assert logged.as_logged[0].estimate.median == pytest.approx(1 + sum(full[:depth]))
+    assert "accept_length_carried" not in codes(logged)
+
+
+@given(falling, st.integers(0, 4), st.data())
+def test_accept_lengths_of_a_list_rise_with_depth_and_stay_possible(
+    full: tuple[float, ...], more: int, data: st.DataObject
+) -> None:
+    depths = sorted(data.draw(st.sets(st.integers(1, 12), min_size=2)))
+    ask = Ask(full_accuracy=full, accept_depth=len(full) + more)
+    found = accept_lengths(ask, at(*depths))
+    for low, high in pairwise(found.values):
+        assert low.estimate.median <= high.estimate.median + 1e-9
+    for depth, value in zip(depths, found.values, strict=True):
+        assert 1 <= value.estimate.low <= value.estimate.median <= value.estimate.high
+        assert value.estimate.high <= depth + 1 + 1e-9
+
+
+# First position on vLLM by served depth, and the list at depth 3 (cpu_proof.md, findings 7).
+def test_a_list_is_carried_with_the_effect_of_the_depth_it_was_served_at() -> None:
+    full = (0.6760, 0.4962, 0.3842)
+    one, two = accept_lengths(Ask(full_accuracy=full), at(1, 2)).values
+    assert one.estimate.low < 1.726 < one.estimate.high
+    assert one.estimate.median == pytest.approx(1.726, abs=0.025)  # 1.676 before
+    # The loop's first position: .560 of a list at depth 7 that has 2.904, 1.686 when served alone.
+    loop = (0.560, 0.37, 0.259, 0.2, 0.18, 0.172, 0.163)
+    (alone,) = accept_lengths(Ask(full_accuracy=loop), at(1)).values
+    assert sum(loop) == pytest.approx(1.904)
+    assert 1.56 < alone.estimate.low < 1.686 < alone.estimate.high
+    # Two positions of a list that was served at depth 3 belong to depth 3.
+    (short,) = accept_lengths(Ask(full_accuracy=full[:2], accept_depth=3), at(2)).values
+    assert short.estimate.median == pytest.approx(two.estimate.median, rel=0.003)
+
+
+def test_a_list_beside_measured_depths_of_the_same_height_keeps_them() -> None:
+    full = (0.7, 0.45, 0.3, 0.2, 0.15)
+    points = MeasuredLengths(({2: 2.25, 5: 2.8},))
+    two, five = accept_lengths(Ask(full_accuracy=full), at(2, 5), measured=points).values
+    assert two.estimate.median == pytest.approx(2.25)
+    assert five.estimate.median == pytest.approx(2.8)
+    other = MeasuredLengths(({2: 2.6, 5: 4.0},))  # another draft model
+    (two,) = accept_lengths(Ask(full_accuracy=full), at(2), measured=other).values
+    alone = accept_lengths(Ask(full_accuracy=full), at(2)).values[0]
+    assert two.estimate.median == pytest.approx(alone.estimate.median, rel=0.01)
 
 
 @given(st.lists(st.floats(0.05, 1.0), min_size=1, max_size=8).map(tuple))

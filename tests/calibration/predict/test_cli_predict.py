@@ -447,7 +447,7 @@ def test_impossible_values_are_bad_usage(
         (("--target-speedup", "inf"), "not a finite number"),
         (("--target-speedup", "0"), "outside 0.001 to 1000"),
         (("--target-speedup", "1001"), "outside 0.001 to 1000"),
-        (("--full", ".7", "--accept-depth", "2"), "--accept"),
+        (("--full", ".7,.5,.4", "--accept-depth", "2"), "a deeper --accept-depth"),
         (("--accept", "2", "--topk", "4", "--depth", "3"), "--num-draft-tokens"),
         (
             ("--accept", "2", "--topk", "1", "--depth", "3", "--num-draft-tokens", "16"),

@@ -149,10 +149,11 @@ def test_families_that_were_wrong_on_chains_count_little() -> None:
     assert weights["constant"] + weights["beta-geometric"] < 0.05
 
 
-def test_beta_geometric_gains_weight_where_conditionals_rise() -> None:
-    ngram_on_edits = FullAccuracy([0.81, 0.74, 0.70, 0.68, 0.66])
-    prior = TAILS["beta-geometric"].weight
-    assert tail_spread(ngram_on_edits, 10).weights["beta-geometric"] > 2.0 * prior
+def test_families_that_only_fall_lose_their_weight_where_conditionals_rise() -> None:
+    spread = tail_spread(FullAccuracy([0.81, 0.74, 0.70, 0.68, 0.66]), 10)  # n-gram on edits
+    falling = {"geometric-decay", "power-law", "constant"}
+    assert sum(spread.weights[name] for name in falling) < 0.001
+    assert float(spread.value[0]) > 4.59 + 0.66 * sum(0.94**depth for depth in range(1, 6))
 
 
 def test_spread_grows_with_depth() -> None:
