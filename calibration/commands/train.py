@@ -92,6 +92,11 @@ _MOST_SECONDS = 1e6
 )
 @click.option("--format", "family", metavar="NAME", help="Trainer, where a file holds several.")
 @click.option(
+    "--accuracy-kind",
+    type=click.Choice(["joint", "conditional", "marginal"]),
+    help="Of accuracies by depth in a table of a run that does not say it.",
+)
+@click.option(
     "--correct-alias",
     is_flag=True,
     help="Divide accuracies that speculators 0.6.0 to 0.6.0.2 summed twice over processes.",
@@ -115,6 +120,7 @@ def command(
     served_pairs: tuple[tuple[float, float], ...],
     family: str | None,
     correct_alias: bool,
+    accuracy_kind: str | None,
     watch: bool,
     watch_seconds: float,
     plot: Path | None,
@@ -125,7 +131,7 @@ def command(
 
     LOGS are those of one run, recognised by content: speculators, SpecForge, EAGLE, TorchSpec,
     ModelOpt, NeMo Automodel, Medusa and other Hugging Face trainers; console output, tracker exports
-    as CSV, val_metrics.json. The points of the system are in --calibration or --bench.
+    as CSV, val_metrics.json, and tables of a run as CSV or Markdown. The points of the system are in --calibration or --bench.
 
     \b
     specmodel train train.log --bench bench.csv
@@ -149,7 +155,9 @@ def command(
         **asked,
     )
     try:
-        for log in _logs(logs, family, correct_alias, watch_seconds if watch else None, as_json):
+        how = {"family": family, "correct_alias": correct_alias}
+        looks = watch_seconds if watch else None
+        for log in _logs(logs, how, accuracy_kind, looks, as_json=as_json):
             layout = None if watch else 1  # watched answers are a line each
             _report(log, known, source, question, plot=plot, as_json=as_json, indent=layout)
     except KeyboardInterrupt:
@@ -190,23 +198,22 @@ def _system(calibration: Path | None, bench: tuple[Path, ...]) -> tuple["Calibra
 
 def _logs(
     paths: tuple[Path, ...],
-    family: str | None,
-    correct_alias: bool,
+    how: dict[str, Any],
+    accuracy_kind: str | None,
     watch_s: float | None,
+    *,
     as_json: bool,
 ) -> Iterator["TrainingLog"]:
     """Yield the log once, or each time it has grown."""
     if watch_s is None:
-        yield _read(paths, family, correct_alias=correct_alias, as_json=as_json)
+        yield _read(paths, as_json=as_json, accuracy_kind=accuracy_kind, **how)
         return
     from calibration.training.following import watched_logs
 
-    yield from watched_logs(paths, family=family, correct_alias=correct_alias, every_s=watch_s)
+    yield from watched_logs(paths, every_s=watch_s, **how)
 
 
-def _read(
-    paths: tuple[Path, ...], family: str | None, *, correct_alias: bool, as_json: bool
-) -> "TrainingLog":
+def _read(paths: tuple[Path, ...], *, as_json: bool, **how: Any) -> "TrainingLog":
     """The log of a run; with --json a refused one is said on standard output as well."""
     from calibration.report.as_json import answer_json
     from calibration.training.reading import read_training_log
@@ -214,9 +221,7 @@ def _read(
 
     try:
         with progress_of(paths) as progress:
-            return read_training_log(
-                list(paths), family=family, correct_alias=correct_alias, progress=progress
-            )
+            return read_training_log(list(paths), progress=progress, **how)
     except TrainingLogError as error:
         if as_json:
             show(answer_json(error))

@@ -95,6 +95,9 @@ def _head(found: Assessment, system: str) -> str:
         split = "split unknown" if source.split is Split.UNKNOWN else source.split
         records = plural(source.num_records, "record").removeprefix("1 ")
         used = f"; accuracies of the last {records} ({split})"
+    elif (printed := found.acceptance.printed) is not None:
+        records = plural(printed.num_records, "record").removeprefix("1 ")
+        used = f"; accept length of the last {records}"
     if found.decision is not None:
         load = f"; {found.decision.prediction.question.configuration}"
     read = labelled("log", f"{files}: {log.framework}{versions}, {steps}{used}")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from calibration.training.accept_length_path import AcceptLengthPath, projected_path
 from calibration.training.curves import AccuracyCurves
 from calibration.training.decision import NUM_DRAWS, TARGET_SPEEDUP, TrainingDecision, decide
+from calibration.training.family_facts import Bonus
 from calibration.training.log_acceptance import LogAcceptance, log_acceptance
 from calibration.training.projection import Projection, ProjectionRefused, curves_of, project
 from calibration.training.records import Kind, Split
@@ -129,7 +130,7 @@ def assess(log: TrainingLog, calibration: Calibration, question: TrainingQuestio
                     path,
                     served,
                     target_speedup=question.target_speedup,
-                    transfer=question.transfer,
+                    transfer=None if _is_served(found) else question.transfer,
                     seconds_per_step=question.seconds_per_step,
                     finished=_finished(log, path, end_known=ends),
                     why_not_projected=_why_not(projection, refused),
@@ -182,6 +183,13 @@ def _path(
         return projected_path(projection, num_steps, until=until, log_sd=log_sd)
     draws = found.acceptance.draws(NUM_DRAWS, np.random.default_rng(_SEED))
     return AcceptLengthPath.of_now(draws, log.last_step)
+
+
+def _is_served(found: LogAcceptance) -> bool:
+    """Return whether the accept length was measured while a server drafted."""
+    return (
+        found.source is None and found.printed is not None and found.printed.bonus is Bonus.MEASURED
+    )
 
 
 def _disagreement(routes: Mapping[str, float]) -> float:

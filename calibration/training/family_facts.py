@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from calibration.training.records import Kind
+import numpy as np
+
+from calibration.training.records import Array, Kind
 
 # Kind of an accuracy that is averaged over the depths.
 MEAN_MARGINAL: Final = "mean-marginal"
@@ -27,6 +29,7 @@ FAMILIES: Final = (
     "automodel",
     "deepspec",
     "hf-trainer",
+    "run-table",
 )
 
 # Labels of records that come from progress bars, with the format to name. Bars are a sample: where a
@@ -96,6 +99,7 @@ _FRAMEWORKS: Final = {
     "automodel": "NeMo Automodel",
     "deepspec": "DeepSpec",
     "hf-trainer": "HF Trainer",
+    "run-table": "table of a run",
 }
 
 _OPEN_FRAMEWORKS: Final = {
@@ -113,6 +117,7 @@ _FEEDINGS: Final = {
     "automodel": Feeding.DATA,
     "deepspec": Feeding.UNKNOWN,
     "hf-trainer": Feeding.NOT_APPLICABLE,
+    "run-table": Feeding.UNKNOWN,
 }
 
 _EAGLE3_FEEDINGS: Final = {
@@ -159,6 +164,12 @@ _KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     "automodel": {MEAN_MARGINAL: "acc"},
     "deepspec": {Kind.MARGINAL: "accuracy@k", Kind.OVERLAP: "accept_rate@k"},
     "hf-trainer": {Kind.MARGINAL: "medusa{k}_top1"},
+    "run-table": {
+        Kind.JOINT: "joint accuracy k",
+        Kind.CONDITIONAL: "conditional accuracy k",
+        Kind.MARGINAL: "accuracy k",
+        MEAN_MARGINAL: "accuracy",
+    },
 }
 
 _BONUSES: Final[Mapping[tuple[str, str], Bonus]] = {
@@ -173,8 +184,13 @@ _BONUSES: Final[Mapping[tuple[str, str], Bonus]] = {
     ("modelopt", "validate_ar"): Bonus.MEASURED,
     ("automodel", "tau_sim"): Bonus.YES,
     ("automodel", "tau_real"): Bonus.YES,
+    ("automodel", "accept_len"): Bonus.YES,
+    ("automodel", "decode_eval"): Bonus.MEASURED,
+    ("run-table", "accept_length"): Bonus.YES,
+    ("run-table", "rollout"): Bonus.MEASURED,
 }
 
+_PRINTED = 0.0006  # half a unit of three decimals
 _MOST_BELOW_WITH_BONUS = 0.1  # training_logs.md section 5.2
 _MOST_FROM_WITHOUT_BONUS = 0.35
 
@@ -216,6 +232,23 @@ def accept_length_bonus(
     if family.startswith("speculators") and key == "eal":
         return _eal_bonus(versions, value, chain)
     return _BONUSES.get((family, key), Bonus.UNKNOWN)
+
+
+def bonus_by_numbers(values: Array, first: Array, chain: Array) -> Bonus | None:
+    """Return whether accept lengths count the bonus token, where they and their accuracies tell.
+
+    Every round emits the target's own token, so with it a length is at least 1, and 1 where no draft
+    is right (`first`, of one depth or the mean, is 0). `chain` is the sum of products of accuracies.
+    """
+    if (values < 1.0 - _PRINTED).any():
+        return Bonus.NO
+    if (np.isfinite(values) & (first == 0.0)).any():
+        return Bonus.YES
+    added = values - chain
+    more = float(np.median(added[np.isfinite(added)])) if np.isfinite(added).any() else np.nan
+    if abs(more) <= _MOST_BELOW_WITH_BONUS:
+        return Bonus.NO
+    return Bonus.YES if abs(more - 1.0) <= _MOST_BELOW_WITH_BONUS else None
 
 
 def accept_length_with_bonus(value: float, bonus: Bonus) -> float | None:

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from calibration.training.lines import CutText, physical_lines, split_prefix
 from calibration.training.modelopt_log import ModelOptLines
 from calibration.training.records import RawLog
+from calibration.training.run_tables import KeyValueLines
 from calibration.training.small_trainers import (
     AutomodelLines,
     DeepSpecLines,
@@ -133,6 +134,7 @@ _FACTORIES: Final[tuple[Callable[[RawLog], FamilyLines], ...]] = (
     DeepSpecLines,
     ModelOptLines,
     HfTrainerLines,
+    KeyValueLines,
 )
 
 

@@ -37,7 +37,7 @@ def printed_acceptance(
     num_steps: int | None = None,
     *,
     printed_depth: int | None = None,
-    rounding: float = 0.0,
+    sd: float = 0.0,
 ) -> OfflineAcceptance:
     """Return the accept length that a trainer printed, where it prints no accuracy by depth."""
     if accept_length is None:
@@ -50,14 +50,13 @@ def printed_acceptance(
             f"between 1 and {most:g}",
             "every round emits the target's own token; if the trainer leaves it out, add 1",
         )
-    spread = rounding / math.sqrt(3.0)
     if printed_depth is None or num_steps in {None, printed_depth}:
-        known = within_depth(accept_length, accept_length, accept_length, sd=spread, most=most)
+        known = within_depth(accept_length, accept_length, accept_length, sd=sd, most=most)
         unknown = () if printed_depth is not None else ("printed-depth-unknown",)
     else:
         carried = carry_accept_length(accept_length, printed_depth, [num_steps])
         median, low, high = (float(one[0]) for one in (carried.value, carried.low, carried.high))
-        known = within_depth(median, low, high, sd=spread, most=float(num_steps or 0) + 1.0)
+        known = within_depth(median, low, high, sd=sd, most=float(num_steps or 0) + 1.0)
         unknown = ("beyond-trained-depth",) if (num_steps or 0) > printed_depth else ()
     depth = num_steps if printed_depth is not None and num_steps else printed_depth
     return OfflineAcceptance(known, None, depth, 0, codes=("mean-only", *unknown))
@@ -71,6 +70,9 @@ LAST_PARTS: Final = 10
 
 # Train records that are pooled at least, where the log has them: one is a single batch.
 FEWEST_RECORDS: Final = 5
+
+# Steps without a record, over the last step, before which records are of another drafter. A judgement.
+_APART: Final = 0.5
 
 # Epochs over which validation is pooled where no record of it is whole. A judgement.
 LAST_EPOCHS: Final = 3
@@ -105,12 +107,16 @@ class AccuracySource:
 class PrintedLength(NamedTuple):
     """An accept length that the trainer printed last, by its key.
 
-    `accept_length` has the bonus token in it; None where its convention is not known.
+    `accept_length` has the bonus token in it; None where its convention is not known. It is the last
+    one of validation, or the mean of the last ones of training; `sd` is its standard error by the
+    scatter of the records, 0 where they are too few to show it.
     """
 
     key: str
     bonus: Bonus
     accept_length: float | None
+    sd: float = 0.0
+    num_records: int = 1
 
 
 class LogAcceptance(NamedTuple):
@@ -142,7 +148,9 @@ def log_acceptance(
             depth_is_whole="depth0-only" not in log.codes,
         )
     elif printed is not None:
-        found = printed_acceptance(printed.accept_length, num_steps, printed_depth=trained_depth)
+        found = printed_acceptance(
+            printed.accept_length, num_steps, printed_depth=trained_depth, sd=printed.sd
+        )
     else:
         found = offline_acceptance({}, num_steps)
     return LogAcceptance(found, source, printed)
@@ -177,11 +185,14 @@ def last_printed_length(series: Mapping[Split, SplitSeries]) -> PrintedLength | 
         if known is None:
             continue
         for key, lengths in known.reported.items():
-            values = lengths.values[known.finite & np.isfinite(lengths.values)]
-            if values.size:
-                value = accept_length_with_bonus(float(values[-1]), lengths.bonus)
+            rows = np.flatnonzero(known.finite & np.isfinite(lengths.values))
+            if rows.size:
+                last = rows[-1:] if split is Split.VAL else _last_part(known, rows)
+                mean = float(lengths.values[last].mean())
+                value = accept_length_with_bonus(mean, lengths.bonus)
+                sd = _standard_error(lengths.values[rows], last.size)
                 rank = 2 if value is None else int(lengths.bonus is not Bonus.MEASURED)
-                found.append((rank, PrintedLength(key, lengths.bonus, value)))
+                found.append((rank, PrintedLength(key, lengths.bonus, value, sd, last.size)))
         if found:
             break
     return min(found, key=lambda one: one[0])[1] if found else None
@@ -199,7 +210,7 @@ def _of_series(series: SplitSeries, *, last: bool) -> AccuracySource | None:
     elif last:
         rows = _last_epochs(series)
     else:
-        rows = _last_part(rows if rows.size else series.usable_rows())
+        rows = _last_part(series, rows if rows.size else series.usable_rows())
     accuracies = _by_depth(pooled(series, rows))
     if not accuracies:
         return None
@@ -225,10 +236,20 @@ def _scatter_sd(series: SplitSeries, rows: Rows) -> float:
     return float(known.std(ddof=1) / np.sqrt(known.size)) if known.size > 1 else 0.0
 
 
-def _last_part(rows: Rows) -> Rows:
-    """The last tenth of some records, but not fewer than can be pooled."""
+def _standard_error(values: Array, pooled: int) -> float:
+    """Standard error of the mean of the last records; of a single one, by all about their neighbours."""
+    if pooled > 1:
+        return float(values[-pooled:].std(ddof=1) / math.sqrt(pooled))
+    return float(np.sqrt(np.mean(np.diff(values, 2) ** 2) / 6.0)) if values.size > 2 else 0.0
+
+
+def _last_part(series: SplitSeries, rows: Rows) -> Rows:
+    """The last tenth of some records, but not fewer than can be pooled, none from far before."""
     number = max(rows.size // LAST_PARTS, min(FEWEST_RECORDS, rows.size))
-    return rows[rows.size - number :]
+    rows = rows[rows.size - number :]
+    step = series.step[rows]
+    apart = np.flatnonzero(np.diff(step) > _APART * step[-1:])
+    return rows[apart[-1] + 1 :] if apart.size else rows
 
 
 def _last_epochs(series: SplitSeries) -> Rows:

@@ -16,8 +16,9 @@ from calibration.readers.log_file import LogFile
 from calibration.readers.text import read_head
 from calibration.training.family_facts import FAMILIES
 from calibration.training.line_readers import LineReaders
-from calibration.training.records import RawLog, RecordTable, merged
+from calibration.training.records import Kind, RawLog, RecordTable, merged
 from calibration.training.refusals import usable_log
+from calibration.training.run_tables import add_run_tables
 from calibration.training.speculators_files import SpeculatorsFiles
 from calibration.training.training_log import TrainingLog
 from specmodel.errors import ParameterError
@@ -27,6 +28,9 @@ from specmodel.units import MEBI
 # What a file is by its content: console output, JSON, a table, or nothing that a training log is in.
 # Largest JSON file that is read as a whole, [bytes]; metrics of a checkpoint have hundreds.
 MAX_JSON_BYTES: Final = 32 * MEBI
+
+# Of a file that may be a table of a run as people keep it, [bytes].
+MAX_TABLE_BYTES: Final = 4 * MEBI
 
 _HEAD_BYTES: Final = 8192
 _GZIP_SUFFIX: Final = ".gz"
@@ -90,12 +94,19 @@ def read_training_log(
     *,
     family: str | None = None,
     correct_alias: bool = False,
+    accuracy_kind: Kind | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> TrainingLog:
-    """Return the training log that some files hold."""
+    """Return the training log that some files hold.
+
+    `accuracy_kind` is what accuracies by depth are in a table that does not say it.
+    """
     if family is not None and family not in FAMILIES:
         raise ParameterError("family", family, " or ".join(FAMILIES))
     read = _read_files(paths, progress, family)
+    if len(read.paths) == 1 and not any(read.raw.num_records.values()):
+        text = read_head(read.paths[0], MAX_TABLE_BYTES)
+        add_run_tables(read.raw, read.paths[0], text, accuracy_kind)
     return usable_log(
         read.raw,
         paths=read.paths,

@@ -1,13 +1,20 @@
 """Which family a log is of, and why a log may not be used: the refusals of training_logs.md section 6.2."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from calibration.training.checks import checked, corrected, first_out_of_range
-from calibration.training.family_facts import MEAN_MARGINAL, accept_length_bonus, family_facts
+from calibration.training.family_facts import (
+    MEAN_MARGINAL,
+    Bonus,
+    accept_length_bonus,
+    bonus_by_numbers,
+    family_facts,
+)
 from calibration.training.normalise import Normalised, normalised
+from calibration.training.offline_acceptance import chained_accept_length
 from calibration.training.position_blocks import name_open_family
 from calibration.training.records import (
     PRINTED_NAN,
@@ -47,8 +54,9 @@ def clean_log(
             hints=frozenset[str]().union(*(table.hints for table in tables.values())),
             kinds=kinds,
         )
+        said = _bonuses(found.splits.values())
         series = {
-            split: _series(split, columns, tables[split].rounding, family, facts.versions)
+            split: _series(split, columns, tables[split].rounding, family, facts.versions, said)
             for split, columns in found.splits.items()
         }
         depths = max((one.depths for one in series.values()), default=0)
@@ -80,7 +88,12 @@ def clean_log(
 
 
 def _series(
-    split: Split, columns: RecordColumns, rounding: float, family: str, versions: str
+    split: Split,
+    columns: RecordColumns,
+    rounding: float,
+    family: str,
+    versions: str,
+    said: Mapping[str, Bonus | None],
 ) -> SplitSeries:
     """Return the records of a split with nan in place of what is not finite."""
     finite = columns.finite()
@@ -93,7 +106,8 @@ def _series(
         if name.startswith("reported:"):
             key = name.removeprefix("reported:")
             values = np.where(finite, _plain(columns.values[name]), np.nan)
-            reported[key] = _reported(key, values, marginal, family, versions)
+            bonus = said[name] or _bonus(key, values, marginal, family, versions)
+            reported[key] = ReportedLengths(values=values, bonus=bonus)
     return SplitSeries(
         split=split,
         line=columns.column("line"),
@@ -110,10 +124,27 @@ def _series(
     )
 
 
-def _reported(
-    key: str, values: Array, marginal: Array | None, family: str, versions: str
-) -> ReportedLengths:
-    """Return printed accept lengths with the convention that their last value shows."""
+def _bonuses(splits: Iterable[RecordColumns]) -> dict[str, Bonus | None]:
+    """Return the convention of every printed accept length that its numbers tell, in all splits."""
+    found: dict[str, list[tuple[Array, Array, Array]]] = {}
+    for columns in splits:
+        first, chain = columns.column("mean_marginal"), np.full(len(columns), np.nan)
+        for kind in (Kind.MARGINAL, Kind.CONDITIONAL, Kind.JOINT):
+            values = _plain_stack(columns, kind)
+            if values.shape[1]:
+                first, chain = values[:, 0], chained_accept_length(values, kind) - 1.0
+                break
+        for name in columns.values:
+            if name.startswith("reported:"):
+                found.setdefault(name, []).append((_plain(columns.values[name]), first, chain))
+    return {
+        name: bonus_by_numbers(*(np.concatenate(one) for one in zip(*parts, strict=True)))
+        for name, parts in found.items()
+    }
+
+
+def _bonus(key: str, values: Array, marginal: Array | None, family: str, versions: str) -> Bonus:
+    """Return the convention of printed accept lengths that the trainer or their last value shows."""
     rows = np.flatnonzero(np.isfinite(values))
     chain = None
     if marginal is not None and len(rows):
@@ -121,8 +152,7 @@ def _reported(
         if np.isfinite(products).any():
             chain = float(np.nansum(products))
     value = float(values[rows[-1]]) if len(rows) else 0.0
-    bonus = accept_length_bonus(family, key, versions=versions, value=value, chain=chain)
-    return ReportedLengths(values=values, bonus=bonus)
+    return accept_length_bonus(family, key, versions=versions, value=value, chain=chain)
 
 
 def _plain(values: Array) -> Array:
@@ -181,7 +211,7 @@ def _warnings(codes: Mapping[str, Sequence[int]]) -> tuple[Note, ...]:
 
 _KNOWN = (
     "speculators, SpecForge, EAGLE and HASS, TorchSpec, ModelOpt, NeMo Automodel, DeepSpec and "
-    "dict lines of the HF Trainer"
+    "dict lines of the HF Trainer, or tables with a step and an accuracy or an accept length"
 )
 
 

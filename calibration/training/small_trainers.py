@@ -34,8 +34,16 @@ AUTOMODEL: Final = "automodel"
 
 _BAR = re.compile(r"\bepoch (\d{1,9})$", re.ASCII | re.IGNORECASE)
 _PAIR = re.compile(rf"(?<![\w./-])(\w{{1,40}})=({NUMBER})(?![\w.+/])", re.ASCII | re.IGNORECASE)
-_MARK = re.compile(r"\b(train|val)_(?:acc|loss)=", re.ASCII | re.IGNORECASE)
-_LENGTHS = ("tau_sim", "tau_real")
+_LENGTHS = ("tau_sim", "tau_real", "accept_len")
+# What a line is, which data it is about, and what stands before its keys.
+_KINDS: Final = (
+    (re.compile(r"\bdecode_eval: step=", re.ASCII), Split.VAL, ""),
+    (re.compile(r"\bFinished epoch (\d{1,9})/\d", re.ASCII), Split.VAL, "val_"),
+    (re.compile(r"\btrain_(?:acc|loss)=", re.ASCII | re.IGNORECASE), Split.TRAIN, "train_"),
+    (re.compile(r"\bval_(?:acc|loss)=", re.ASCII | re.IGNORECASE), Split.VAL, "val_"),
+    (re.compile(r"\bepoch=\d{1,9} step=\d{1,12} loss=.{0,40}\bacc=", re.ASCII), Split.TRAIN, ""),
+    (re.compile(r"\b\w{1,40}: .{0,400}\baccept_len=", re.ASCII), Split.TRAIN, ""),
+)
 
 
 class AutomodelLines:
@@ -44,11 +52,12 @@ class AutomodelLines:
     def __init__(self, raw: RawLog) -> None:
         self._raw = raw
         self._bars = EpochBars(raw, _BAR, self._add_bar)
+        self._places: dict[str, dict[str, float]] = {}  # of the last record, by stream
 
     def feed(self, line: int, stream: str, text: str) -> bool:
         """Take a line if it is one of Automodel."""
         taken = False
-        if "_acc=" in text or "_loss=" in text:
+        if "acc=" in text or "_loss=" in text or "accept_len" in text:
             taken = self._take_line(line, stream, text)
         if "epoch " in text and "acc=" in text:
             taken = self._bars.take(line, stream, text) or taken
@@ -57,13 +66,14 @@ class AutomodelLines:
     def finish(self) -> None:
         """End the last bar."""
         self._bars.end(is_last=True)
+        self._places.clear()
 
     def _take_line(self, line: int, stream: str, text: str) -> bool:
-        """Take a record line."""
-        mark = _MARK.search(text)
-        if mark is None:
+        """Take a record line, or one that says more of the record above it."""
+        kinds = ((found, *k[1:]) for k in _KINDS if (found := k[0].search(text)))
+        if (kind := next(kinds, None)) is None:
             return False
-        place = mark[1] + "_"
+        mark, split, above = kind
         pairs: dict[str, float] = {}
         end = 0
         for found in _PAIR.finditer(text):
@@ -71,29 +81,28 @@ class AutomodelLines:
             if value is not None:
                 pairs[found[1]] = value
                 end = found.end()
+        if mark.lastindex:  # epochs are counted from 0 in records
+            pairs.setdefault("epoch", float(mark[1]) - 1.0)
+        if "epoch" not in pairs and "step" not in pairs:
+            pairs |= self._places.get(stream, {})
         if "epoch" not in pairs and "step" not in pairs:
             return False
         rest = text[end:].strip()
         if is_cut(text, end) or (isinstance(text, CutText) and rest and rest[0] != "("):
             self._raw.warn("truncated-record", line)
             return True
-        return self._add(line, stream, place, pairs)
-
-    def _add(self, line: int, stream: str, place: str, pairs: dict[str, float]) -> bool:
-        """Add the record of a line."""
-        names = {
-            "step": "step",
-            "epoch": "epoch",
-            place + "acc": "mean_marginal",
-            place + "loss": "total_loss",
-            "lr": "learning_rate",
-        } | {place + key: f"reported:{key}" for key in _LENGTHS}
+        self._places[stream] = {key: pairs[key] for key in ("epoch", "step") if key in pairs}
+        names = {"step": "step", "epoch": "epoch", "lr": "learning_rate"} | {
+            above + "acc": "mean_marginal",
+            above + "loss": "total_loss",
+            **{above + key: f"reported:{key}" for key in _LENGTHS},
+            "accept_length": "reported:decode_eval",
+        }
         known = {name: pairs[key] for key, name in names.items() if key in pairs}
-        if "mean_marginal" not in known and not any(n.startswith("reported:") for n in known):
+        if not known.keys() - {"step", "epoch", "learning_rate", "total_loss"}:
             self._raw.without_accuracy(AUTOMODEL)
             return True
         self._bars.end()
-        split = Split.TRAIN if place == "train_" else Split.VAL
         self._raw.add(AUTOMODEL, split, "N1", line, stream, known)
         return True
 

@@ -1,4 +1,5 @@
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from calibration.training.log_acceptance import (
 )
 from calibration.training.reading import read_training_log
 from calibration.training.records import Kind, Split
-from calibration.training.training_log import ReportedLengths, SplitSeries
+from calibration.training.training_log import ReportedLengths, SplitSeries, TrainingLog
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "training"
 NAN = float("nan")
@@ -171,3 +172,77 @@ def test_the_first_depth_alone_gives_no_accept_length() -> None:
     found = log_acceptance(read_training_log([FIXTURES / "eagle1_hass_epoch.log"]), 3).acceptance
     assert found.accept_length is None
     assert "depth0-only" in found.codes
+
+
+def log_of(tmp_path: Path, text: str, name: str = "train.log") -> TrainingLog:
+    path = tmp_path / name
+    path.write_text(text)
+    return read_training_log(path)
+
+
+NEMO = (
+    "epoch=0 step={step} loss=4.0000 acc=0.2100 lr=1e-04\n"
+    "  dflash2: base_loss=4.1000 base_acc=0.2000 accept_len={length:.3f} base_accept_len=1.100\n"
+)
+
+
+def test_records_of_two_lines_are_read_and_a_validation_is_preferred(tmp_path: Path) -> None:
+    lengths = (1.2, 1.6, 1.3, 1.7, 1.4, 1.8)
+    text = "".join(NEMO.format(step=100 + n, length=one) for n, one in enumerate(lengths))
+    log = log_of(tmp_path, text)
+    found = log.series[Split.TRAIN]
+    assert found.step.tolist() == [100.0 + n for n in range(6)]
+    assert float(found.reported["accept_len"].values.mean()) == pytest.approx(1.5)
+    assert found.mean_marginal.tolist() == [0.21] * 6
+    finished = "Finished epoch 1/2 val_loss=3.0000 val_acc=0.3000 val_accept_len=1.5500\n"
+    printed = log_acceptance(log_of(tmp_path, text + finished)).printed
+    assert printed is not None
+    assert printed.accept_length == 1.55
+    served = (
+        "decode_eval: step=105 accept_length=1.9000 acceptance_rate=0.3 completed=80 failed=0\n"
+    )
+    measured = log_acceptance(log_of(tmp_path, text + finished + served)).printed
+    assert measured is not None
+    assert (measured.bonus, measured.accept_length) == (Bonus.MEASURED, 1.9)
+
+
+def test_a_printed_accept_length_has_the_scatter_of_its_records(tmp_path: Path) -> None:
+    lengths = [1.4, 1.6] * 9 + [1.4, 2.0]
+    text = "".join(NEMO.format(step=n, length=one) for n, one in enumerate(lengths, start=101))
+    printed = log_acceptance(log_of(tmp_path, text)).printed
+    assert printed is not None
+    assert printed.accept_length == pytest.approx(1.60)
+    assert printed.num_records == 5
+    assert printed.sd == pytest.approx(
+        0.11, abs=0.005
+    )  # of 1.6 1.4 1.6 1.4 2.0: sqrt(0.24 / 4 / 5)
+    spread = log_acceptance(log_of(tmp_path, text)).acceptance.accept_length
+    assert spread is not None
+    assert spread.estimate.high - spread.estimate.low == pytest.approx(
+        2 * 1.645 * printed.sd, rel=1e-3
+    )
+
+
+def test_records_from_far_before_are_not_pooled() -> None:
+    rows = series(Split.TRAIN, {Kind.MARGINAL: [[0.5], [0.9]]})
+    found = accuracy_source({Split.TRAIN: replace(rows, step=np.array([10.0, 1000.0]))})
+    assert found is not None
+    assert found.accuracies[Kind.MARGINAL] == (0.9,)
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "lengths", "accept_length"),
+    [
+        ("0.0", "1.0", 1.0),  # no draft is right: the one token is the bonus
+        ("0.0", "0.0", 1.0),
+        ("0.4", "0.7", 1.7),  # below 1 there is none
+        ("0.4", "1.7", 2.7),  # the numbers leave it open: as TorchSpec prints it
+    ],
+)
+def test_the_numbers_tell_whether_the_bonus_counts(
+    tmp_path: Path, accuracies: str, lengths: str, accept_length: float
+) -> None:
+    text = f"Step,train/avg_acc,train/simulated_acc_len\n7,{accuracies},{lengths}\n"
+    printed = log_acceptance(log_of(tmp_path, text, "run.csv")).printed
+    assert printed is not None
+    assert printed.accept_length == pytest.approx(accept_length)
