@@ -4,22 +4,23 @@ Importing it loads click and nothing else; a command's module is loaded when it 
 the commands that need it.
 """
 
+import sys
 from typing import Any
 
 import click
 
 from drafter.extra import EXTRA
 from specmodel.command import Command
-from specmodel.errors import MissingExtraError
+from specmodel.errors import MissingExtraError, SpecModelError
 
 COMMANDS = (
     Command(
         "inspect",
         "What a checkpoint is, and the floor of its draft step.",
-        "drafter.commands.inspect:command",
+        "drafter.commands.inspect:inspect",
     ),
     Command(
-        "floor", "Floors of public draft models on usual GPUs.", "drafter.commands.floor:command"
+        "floor", "Floors of public draft models on usual GPUs.", "drafter.commands.inspect:floor"
     ),
     Command(
         "check",
@@ -81,3 +82,10 @@ def command() -> None:
     specmodel drafter inspect path/to/checkpoint
     specmodel drafter floor --gpu H100
     """
+
+
+if __name__ == "__main__":  # from a tree that is not installed: python -m drafter.cli
+    try:
+        command(prog_name="specmodel drafter")
+    except SpecModelError as error:
+        sys.exit(f"Error: {error}")

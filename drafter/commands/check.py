@@ -5,7 +5,7 @@ import click
 from drafter.check_cases import INTERPRETED_PARAMETERS, LIMITS, CheckResult
 from drafter.commands.options import device_errors, show
 from drafter.extra import require_extra
-from drafter.own_process import run_interpreted
+from drafter.processes import run_interpreted
 from specmodel.errors import ParameterError, SpecModelError
 
 
@@ -36,7 +36,7 @@ def command(*, model: str | None, dtype: str, as_json: bool) -> None:
     specmodel drafter check path/to/checkpoint --dtype float16
     """
     require_extra("torch", "triton", what="specmodel drafter check")
-    from drafter.report.inspection_text import checks_json, checks_text
+    from drafter.report import checks_json, checks_text
     from drafter.torch_extra import torch
 
     if torch.cuda.is_available():

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from drafter.commands.options import device_errors, require_folder, show
 from drafter.extra import require_extra
-from drafter.own_process import run_interpreted
+from drafter.processes import run_interpreted
 from specmodel.errors import ParameterError
 from specmodel.files import STANDARD_OUTPUT
 from specmodel.measurement import DraftRecord, load_record, save_record
@@ -108,12 +108,11 @@ def command(
     cannot be trusted (clocks that move, runs that do not repeat, a compilation while timing) is refused
     and named. With a public SHAPE weights are random, and the record says so.
 
-    The last lines say whether a step is faster than torch at batch 1 to 8 by more than runs differ, and
-    near enough to its floor at batch 1; a bar that is missed does not change the exit code. An error at
-    a later load ends the run with exit code 1, and the loads before it are written.
+    A table says whether a step is faster than torch by more than runs differ. An error at a later load
+    ends the run with exit code 1, and the loads before it are written.
 
-    --dry goes the same way on a CPU with a tiny model and one tiny load, so it takes no other option
-    than -o and --json; its times are made up, and nothing is predicted from its record.
+    --dry goes the same way on a CPU with a tiny model and tiny loads, so it takes no other option than
+    -o and --json; its times are of the interpreter, and nothing is predicted from its record.
 
     \b
     specmodel drafter time path/to/checkpoint -o drafter.json
@@ -121,7 +120,7 @@ def command(
     specmodel drafter time --dry -o dry.json
     """
     require_extra("torch", "triton", what="specmodel drafter time")
-    from drafter.report.record_text import record_json, record_text
+    from drafter.report import record_json, record_text
 
     require_folder(output)
     if dry:
@@ -138,13 +137,14 @@ def command(
     else:
         axes = {"batch_sizes": batch_sizes, "contexts": contexts, "topks": topks}
         chosen = {name: tuple(sorted(set(values))) for name, values in axes.items() if values}
-        from drafter.timing.refusals import MeasurementCutError
+        from drafter.timing.stopwatch import MeasurementError
 
         try:
             record = _measured(model, grid, chosen, dtype, target, most_s=most_s)
-        except MeasurementCutError as error:
-            save_record(error.record, output)
-            click.echo(f"wrote {output}", err=True)
+        except MeasurementError as error:
+            if error.record is not None:
+                save_record(error.record, output)
+                click.echo(f"wrote {output}", err=True)
             raise
         save_record(record, output)
     beside = str(output) == STANDARD_OUTPUT  # of the record
@@ -161,7 +161,7 @@ def _refuse_beside_dry(ctx: click.Context) -> None:
         and ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
     ]
     if given:
-        raise click.UsageError(f"--dry has one tiny load of its own; leave {', '.join(given)} out")
+        raise click.UsageError(f"--dry has tiny loads of its own; leave {', '.join(given)} out")
 
 
 def _measured(

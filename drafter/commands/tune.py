@@ -2,24 +2,14 @@
 
 import datetime as dt
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from drafter.commands.options import device_errors, require_folder
 from drafter.extra import require_extra
 from specmodel.errors import ParameterError
+from specmodel.files import STANDARD_OUTPUT, write_text_atomically
 from specmodel.units import MICRO
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import torch
-
-    from drafter.spec import DraftSpec
-    from drafter.timing.stopwatch import Described, Stopwatch
-    from drafter.tuning import Found
-    from drafter.tuning_table import TileRow
 
 
 @click.command()
@@ -39,12 +29,11 @@ if TYPE_CHECKING:
 def command(*, model: str, output: Path | None, tokens: tuple[int, ...]) -> None:
     """Sweep the tiles of a model's products on this GPU and rewrite the table.
 
-    Offline, since a sweep at the first call could fall into the capture of a graph. Each product is
-    launched as a draft step does: the head with the final norm and its maxima, the MLP with its norm,
-    the others with residual and bias. Weights are cold: copies of several times the last-level cache
-    are rotated. Tiles whose result is not that of fp64 are left out; the best of the others get a row
-    where they beat the rule by more than noise. Rows of other kinds of GPU stay. An error ends the
-    sweep with exit code 1, and what was found before it is written.
+    Offline, since a sweep at the first call could fall into the capture of a graph. Whole passes are
+    timed with cold weights, as a draft launches them, with the tiles of one row of the table changed.
+    Tiles whose result is not that of the rule's are left out; the best of the others get a row where
+    they beat the rule by more than noise. Rows of other kinds of GPU stay. An error ends the sweep with
+    exit code 1, and what was found before it is written. Run `specmodel drafter check` afterwards.
 
     \b
     specmodel drafter tune Llama-3.1-8B
@@ -54,75 +43,55 @@ def command(*, model: str, output: Path | None, tokens: tuple[int, ...]) -> None
     from drafter.public_models import named_subject
     from drafter.torch_extra import torch
 
-    spec = named_subject(model).spec
+    named_subject(model)
     if output is not None:
         require_folder(output)
     if not torch.cuda.is_available():
         hint = "there is nothing to tune without one"
         raise ParameterError("device", "none", "a CUDA device", hint)
-    from drafter.timing.stopwatch import CudaStopwatch
-    from drafter.tuning import TOKENS
-    from drafter.tuning_table import read_table, shipped_table
+    import triton
+
+    from drafter.checkpoint import model_to_run
+    from drafter.engine.draft_engine import SharedState
+    from drafter.kernels.launch_plan import read_table, shipped_table
+    from drafter.timing.stopwatch import CudaStopwatch, MeasurementError
+    from drafter.tuning import CONTEXT, TOKENS, Found, swept, table_text, tuned_rows
 
     path = output or shipped_table()
     old = read_table(path if path.exists() else shipped_table())
     device = torch.device("cuda", torch.cuda.current_device())
-    stopwatch = CudaStopwatch(device)
-    described = stopwatch.described()  # now: a device that is lost does not say it any more
+    watch = CudaStopwatch(device)
+    named = f"{watch.name}, driver {watch.facts.driver()}"  # a lost device does not say it any more
     found: list[Found] = []
     is_complete = False
+    asked = sorted(set(tokens or TOKENS))
     try:
         with device_errors("free some of it, or give fewer --tokens"):
-            for best in _swept(spec, sorted(set(tokens or TOKENS)), stopwatch, device):
-                found.append(best)
-                click.echo(_line(best), err=True)
+            loaded = model_to_run(model, device="cuda")
+            state = SharedState(
+                loaded.spec,
+                loaded.weights,
+                dtype=torch.bfloat16,
+                device=device,
+                capacity=CONTEXT + 2,
+                most_requests=max(asked),
+            )
+            for count in asked:
+                try:
+                    for best in swept(state, count, watch):
+                        found.append(best)
+                        names = " + ".join(each.name for each in best.row)
+                        times = f"{best.time_s / MICRO:.1f} us, by the rule {best.default_s / MICRO:.1f}"
+                        click.echo(f"{names}, {count} tokens: a pass takes {times} us", err=True)
+                except MeasurementError as error:
+                    click.echo(str(error), err=True)
         is_complete = True
     finally:
-        stopwatch.close()
+        watch.close()
         if found or is_complete:  # a sweep takes minutes: an error does not lose what it found
-            _write(path, old, found, described, model)
-
-
-def _swept(
-    spec: "DraftSpec", tokens: "Sequence[int]", stopwatch: "Stopwatch", device: "torch.device"
-) -> "Iterator[Found]":
-    """Best tiles of each row of the table, as they are found; what is refused is said."""
-    from drafter.timing.refusals import MeasurementRefusedError
-    from drafter.tuning import best_tiles, by_row, products
-
-    for count in tokens:
-        for row in by_row(products(spec)):
-            try:
-                yield best_tiles(row, count, stopwatch, device=device)
-            except MeasurementRefusedError as error:
-                click.echo(str(error), err=True)
-
-
-def _line(best: "Found") -> str:
-    """The best tiles of a row for the user."""
-    names = " + ".join(each.name for each in best.products)
-    times = f"{best.time_s / MICRO:.1f} us, by the rule {best.default_s / MICRO:.1f} us"
-    return f"{names}, {best.tokens} tokens: {times}"
-
-
-def _write(
-    path: Path,
-    old: "Sequence[TileRow]",
-    found: "Sequence[Found]",
-    described: "Described",
-    model: str,
-) -> None:
-    """Write the rows that are faster than by the rule, among those that were there."""
-    import triton
-
-    from drafter.tuning import tuned_rows
-    from drafter.tuning_table import merged, table_text
-    from specmodel.files import STANDARD_OUTPUT, write_text_atomically
-
-    day = dt.datetime.now(tz=dt.UTC).date()
-    device = f"{described.name}, driver {described.driver}"
-    record = f"{device}, triton {triton.__version__}, {model}, {day}"
-    rows = tuned_rows(found, sm=described.sm, record=record)
-    write_text_atomically(path, table_text(merged(old, rows)))
-    said = f"{len(rows)} of {len(found)} rows are faster than by the rule; wrote {path}"
-    click.echo(said, err=str(path) == STANDARD_OUTPUT)
+            day = dt.datetime.now(tz=dt.UTC).date()
+            record = f"{named}, triton {triton.__version__}, {model}, {day}"
+            rows = tuned_rows(found, sm=watch.sm, record=record)
+            write_text_atomically(path, table_text(old, rows))
+            said = f"{len(rows)} of {len(found)} rows are faster than by the rule; wrote {path}"
+            click.echo(said, err=str(path) == STANDARD_OUTPUT)

@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from drafter.kernels.attention import MOST_TAIL_SLOTS
+from drafter.kernels.attention import MOST_TAIL_SLOTS, LatentBuffers
 from drafter.kernels.head import MOST_TOPK, head, head_tiles
 from drafter.kernels.launch_plan import (
     FUSED_NORM_TOKENS,
@@ -331,6 +331,13 @@ class DraftSteps:
             topk=self.shape.topk,
             programmatic=self.shape.is_programmatic,
         )
+
+    def products(self) -> list[torch.Tensor]:
+        """What every product of an extend pass gave, each in its own buffer."""
+        own = self._extend_buffers
+        inner = [own.attention.expanded] if isinstance(own.attention, LatentBuffers) else []
+        kept = [self._hidden, own.qkv, own.middle, own.gated, own.stream, *inner]
+        return kept if self.logits is None else [*kept, self.logits[0]]
 
     def _pass(self, buffers: LayerBuffers, fed: Fed) -> None:
         """The layer over some tokens."""

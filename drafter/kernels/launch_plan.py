@@ -1,16 +1,18 @@
 """How a product is launched: checks of its arguments, tiles, table of tiles."""
 
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
+from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 import torch
 
-from drafter.tuning_table import read_table, shipped_table
-from specmodel.errors import ParameterError
+from specmodel.errors import FormatError, ParameterError
 
 STORAGE_TYPES = (torch.bfloat16, torch.float16, torch.float32)
 """Types that weights, activations and the cache may have."""
@@ -85,7 +87,13 @@ LEAST_DOT_TOKENS: Final = 16
 """Narrowest tile of the tensor-core path, [tokens]."""
 
 _TABLE_BYTES: Final = 2  # of a weight in the table and the rule
+TileKey = tuple[int, int, int, int]
 _PLANNED_FOR: ContextVar[int | None] = ContextVar("planned_for", default=None)
+
+
+_TRIED: ContextVar[tuple[TileKey | None, "Tiles | None"]] = ContextVar(
+    "tried", default=(None, None)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,18 +139,76 @@ def default_tiles(sm: int, tokens: int, rows: int, width: int, *, is_wide: bool 
     return Tiles(block_n=block_n, block_k=block_k, num_warps=4, num_stages=4)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class TileRow:
+    """One row of the table: what it is found by, tiles, and what it rests on."""
+
+    sm: int
+    tokens: int
+    rows: int
+    width: int
+    block_n: int
+    block_k: int
+    num_warps: int
+    num_stages: int
+    how: str
+    record: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("tokens", "rows", "width", "block_n", "block_k", "num_warps"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1 or value & (value - 1):
+                raise ParameterError(name, value, "a power of two")
+        if self.how not in {"compiled", "measured"} or (self.how == "measured" and not self.record):
+            allowed = "compiled, or measured with its record"
+            raise ParameterError("how", repr(self.how), allowed)
+
+    @property
+    def key(self) -> TileKey:
+        """What the row is found by."""
+        return self.sm, self.tokens, self.rows, self.width
+
+
+def shipped_table() -> Path:
+    """Place of the table that launches read; in a linked installation the file of the working tree."""
+    return Path(str(files("drafter").joinpath("kernels", "launch.toml")))
+
+
+def read_table(path: Path) -> tuple[TileRow, ...]:
+    """Rows of a table."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8")).get("tiles", [])
+    except OSError as error:
+        raise FormatError(path, f"cannot be read: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FormatError(path, f"not valid TOML: {error}") from None
+    rows = []
+    for number, table in enumerate(tables, start=1):
+        try:
+            rows.append(TileRow(**table))
+        except (ParameterError, TypeError) as error:
+            raise FormatError(path, f"row {number}: {error}") from None
+    return tuple(rows)
+
+
 @cache
-def _table() -> Mapping[tuple[int, int, int, int], Tiles]:
+def _table() -> Mapping[TileKey, Tiles]:
     """Rows of the shipped table by (sm, tokens, rows, width), counts as powers of two."""
+    names = [each.name for each in fields(Tiles)]
     return {
-        row.key: Tiles(
-            block_n=row.block_n,
-            block_k=row.block_k,
-            num_warps=row.num_warps,
-            num_stages=row.num_stages,
-        )
+        row.key: Tiles(**{name: getattr(row, name) for name in names})
         for row in read_table(shipped_table())
     }
+
+
+@contextmanager
+def tried(key: TileKey, tiles: Tiles | None) -> Iterator[None]:
+    """Plan one row of the table with other tiles, or by the rule: for a sweep, until the block ends."""
+    token = _TRIED.set((key, tiles))
+    try:
+        yield
+    finally:
+        _TRIED.reset(token)
 
 
 def tiles_for(
@@ -155,7 +221,9 @@ def tiles_for(
     too. drafter.md 13.
     """
     key = (sm, power_of_two(tokens), power_of_two(rows), power_of_two(width))
-    tiles = _table().get(key) or default_tiles(sm, tokens, rows, width, is_wide=is_wide)
+    asked, other = _TRIED.get()
+    row = other if asked == key else _table().get(key)
+    tiles = row or default_tiles(sm, tokens, rows, width, is_wide=is_wide)
     if value_bytes == _TABLE_BYTES:
         return tiles
     tiles = replace(tiles, block_k=max(LEAST_DOT_TOKENS, tiles.block_k // 2))

@@ -1,31 +1,21 @@
 """What is captured and timed for each load, a draft or the same step in eager torch, and within what time."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
 import torch
 
-from drafter.engine.buckets import Bucket, cache_readers, split_bucket
-from drafter.engine.draft_engine import SharedState
+from drafter.engine.draft_engine import Bucket, SharedState, cache_readers, split_bucket
 from drafter.floors import StepWork, cached_values_per_token, step_work
 from drafter.kernels.draft_steps import DraftSteps
 from drafter.kernels.norm_rope import rope_table
 from drafter.kernels.weights import GroupedWeights, PackedWeights
 from drafter.spec import DraftSpec
-from drafter.timing.device import first_line
-from drafter.timing.memory_read import ReadBuffer
-from drafter.timing.refusals import (
-    Difference,
-    MeasurementRefusedError,
-    Samples,
-    check_spread,
-    difference,
-    step_difference,
-)
+from drafter.timing.device import ReadBuffer
 from drafter.timing.stopwatch import SamplePlan, Work
-from specmodel.errors import ParameterError, SpecModelError
+from specmodel.errors import ParameterError
 
 _NO_KERNEL: Final = (
     "no viable backend",
@@ -39,12 +29,9 @@ _NO_KERNEL: Final = (
 """Words with which torch says that none of its kernels of attention takes the device, type or heads."""
 
 
-class NoAttentionKernelError(SpecModelError, RuntimeError):
-    """torch has no kernel of attention for this device, type or these heads."""
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"torch has no kernel of attention for it: {reason}")
+def has_baseline(spec: DraftSpec) -> bool:
+    """Whether the torch baseline computes such heads."""
+    return spec.latent is None and spec.sliding_window is None
 
 
 class TorchBaseline:
@@ -66,13 +53,9 @@ class TorchBaseline:
         num_steps: int,
         context_for_rope: int | None = None,
     ) -> None:
-        if spec.sliding_window is not None:
+        if not has_baseline(spec) or not isinstance(packed.attention, GroupedWeights):
             raise ParameterError(
-                "attention", "a sliding window", "without one", "there is no baseline for it"
-            )
-        if not isinstance(packed.attention, GroupedWeights):
-            raise ParameterError(
-                "attention", "latent", "grouped heads", "there is no baseline for it"
+                "attention", "latent or a window", "grouped heads that see everything"
             )
         self.spec, self.packed, self._norms = spec, packed, packed.attention
         self.context_tokens, self.accepted = context_tokens, accepted
@@ -125,9 +108,10 @@ class TorchBaseline:
             return states
         if packed.state_norm is not None:
             parts = states.unflatten(-1, packed.state_norm.shape)
-            variance = parts.float().square().mean(-1, keepdim=True)
-            normed = parts.float() * (variance + self.spec.rms_norm_eps).rsqrt()
-            states = (normed.to(parts.dtype) * packed.state_norm).flatten(-2)
+            normed = torch.nn.functional.rms_norm(
+                parts, parts.shape[-1:], eps=self.spec.rms_norm_eps
+            )
+            states = (normed * packed.state_norm).flatten(-2)
         return torch.nn.functional.linear(states, packed.fc, packed.fc_bias)
 
     def _layer(self, tokens: torch.Tensor, hidden: torch.Tensor, place: int) -> torch.Tensor:
@@ -163,19 +147,13 @@ class TorchBaseline:
         from torch.nn.attention.bias import causal_lower_right  # it brings all of torch._dynamo
 
         bias = causal_lower_right(count, place + count) if count > 1 else None
-        try:
-            attended = torch.nn.functional.scaled_dot_product_attention(
-                self._rotated(query, rows),
-                self.keys[:, :, seen],
-                self.values[:, :, seen],
-                attn_mask=bias,
-                enable_gqa=spec.num_heads != spec.num_kv_heads,
-            )
-        except RuntimeError as error:
-            said = str(error).lower()
-            if any(words in said for words in _NO_KERNEL):
-                raise NoAttentionKernelError(first_line(error)) from error
-            raise
+        attended = torch.nn.functional.scaled_dot_product_attention(
+            self._rotated(query, rows),
+            self.keys[:, :, seen],
+            self.values[:, :, seen],
+            attn_mask=bias,
+            enable_gqa=spec.num_heads != spec.num_kv_heads,
+        )
         return attended.transpose(1, 2).reshape(batch, count, spec.num_heads * spec.head_dim)
 
     def _rotated(self, heads: torch.Tensor, rows: slice) -> torch.Tensor:
@@ -193,39 +171,6 @@ class TorchBaseline:
         token = best + packed.offsets[best]
         self.drafted[:, step] = token[:, 0]
         return token
-
-
-class BaselineStep(NamedTuple):
-    """A step and a whole draft of the baseline."""
-
-    step: Difference | None
-    whole: Difference | None
-    why_none: str = ""
-
-
-def baseline_step(samples: Mapping[str, Samples], depths: Sequence[int]) -> BaselineStep:
-    r"""Step of the baseline from the works of one load, if it can be trusted.
-
-    .. math:: t_b = \frac{T_{k_2} - T_{k_1}}{k_2 - k_1}
-
-    A restless baseline does not refuse the draft that was timed beside it; but nothing is claimed against
-    it either. drafter.md 20.
-    """
-    ends = {
-        depth: samples[baseline_name(depth)] for depth in depths if baseline_name(depth) in samples
-    }
-    if not ends:
-        return BaselineStep(None, None)
-    step, whole = step_difference(ends), difference(ends[max(ends)], samples[FLUSH])
-    if not (step.time_s > 0 and whole.time_s > 0):
-        return BaselineStep(None, None, "noise is larger than its step")
-    try:
-        check_spread("baseline", max(step.spread, whole.spread))
-        scatter = max(each.scatter for each in ends.values())
-        check_spread("baseline", scatter, kind="samples of one work scatter")
-    except MeasurementRefusedError as error:
-        return BaselineStep(None, None, error.reason)
-    return BaselineStep(step, whole)
 
 
 class StepLoad(NamedTuple):
@@ -345,15 +290,6 @@ class TimeLimit:
         self._s_per_byte[load.topk] = min(pace, self._s_per_byte.get(load.topk, pace))
 
 
-FLUSH: Final = "flush"
-"""Name of the work that only flushes the cache."""
-
-MADE_UP_BYTES_PER_S: Final = 1e9
-"""Rate at which a dry run pretends to read, [B/s]."""
-
-_MADE_UP_FLUSH_S: Final = 1e-4
-
-
 class WorkSource(NamedTuple):
     """What works are made from."""
 
@@ -405,19 +341,18 @@ class WorkSource(NamedTuple):
             value_bytes=self.state.keys.element_size(),
         )
 
-    def flushed(self, name: str, run: Callable[[], None], made_up_s: float) -> Work:
+    def flushed(self, name: str, run: Callable[[], None]) -> Work:
         """A work after a flush."""
 
         def both() -> None:
             self.flush.read()
             run()
 
-        return Work(name, both, _MADE_UP_FLUSH_S + made_up_s)
+        return Work(name, both)
 
-    def flush_alone(self) -> Work:
-        """The flush, whose time is taken off."""
-        return Work(FLUSH, self.flush.read, _MADE_UP_FLUSH_S)
 
+FLUSH: Final = "flush"
+"""Name of the work that only flushes the cache, whose time is taken off."""
 
 HOT_STEPS: Final = 4
 """Steps that are repeated for the time with a hot cache, [-]."""
@@ -438,14 +373,6 @@ def extend_name(accepted: int) -> str:
     return f"extend of {accepted}"
 
 
-class BaselineFailedError(SpecModelError, RuntimeError):
-    """The torch baseline failed for a reason that is not known to be harmless."""
-
-    def __init__(self, load: StepLoad, reason: str) -> None:
-        self.load, self.reason = load, reason
-        super().__init__(f"{load}: the torch baseline failed: {reason}")
-
-
 def load_works(source: WorkSource, load: StepLoad) -> tuple[list[Work], str]:
     """Works that time the steps and the whole draft of a load, and why torch has no kernel for its baseline.
 
@@ -453,64 +380,39 @@ def load_works(source: WorkSource, load: StepLoad) -> tuple[list[Work], str]:
     """
     grid = source.grid
     steps = source.buffers(load, grid.accepted[0])
-    step_s, extend_s = _pace(source, load)
-    works = [source.flush_alone()]
-    works += [_draft_work(source, load, steps, depth) for depth in grid.depths]
+    works = [Work(FLUSH, source.flush.read)]
+    works += [source.flushed(draft_name(k), partial(_draft, steps, k)) for k in grid.depths]
     if load.topk > 1:
-        whole_s = extend_s + (grid.num_steps - 1) * step_s + 0.05 * step_s
-        works.append(source.flushed("whole tree", steps.run, whole_s))
-    works.append(source.flushed("cold step", lambda: steps.step(1), 1.05 * step_s))
-    works.append(Work("hot steps", partial(_repeat_step, steps), 0.9 * HOT_STEPS * step_s))
-    spec = source.state.spec
-    if load.topk > 1 or spec.sliding_window is not None or spec.latent is not None:
+        works.append(source.flushed("whole tree", steps.run))
+    works.append(source.flushed("cold step", lambda: steps.step(1)))
+    works.append(Work("hot steps", partial(_repeat_step, steps)))
+    if load.topk > 1 or not has_baseline(source.state.spec):
         return works, ""
-    run = _baseline(source, load)
+    run = _baseline(source, load).run
     try:
         run(min(2, grid.num_steps))  # both kinds of pass, before anything is captured
-    except NoAttentionKernelError as error:
-        return works, error.reason
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        said = str(error).partition("\n")[0]
+        if not any(words in said.lower() for words in _NO_KERNEL):
+            raise
+        return works, f"torch has no kernel of attention: {said}"
     for depth in sorted({min(grid.depths), max(grid.depths)}):
-        made_up_s = 1.5 * (extend_s + (depth - 1) * step_s)
-        works.append(source.flushed(baseline_name(depth), partial(run, depth), made_up_s))
+        works.append(source.flushed(baseline_name(depth), partial(run, depth)))
     return works, ""
 
 
 def deepest_draft(source: WorkSource, load: StepLoad) -> Work:
-    """The deepest draft of a load, alone.
-
-    Nothing of the torch baseline is built, which needs a cache of its own.
-    """
-    grid = source.grid
-    steps = source.buffers(load, grid.accepted[0])
-    return _draft_work(source, load, steps, grid.num_steps)
+    """The deepest draft of a load, alone: nothing of the baseline is built, which needs a cache of its own."""
+    steps, depth = source.buffers(load, source.grid.accepted[0]), source.grid.num_steps
+    return source.flushed(draft_name(depth), partial(_draft, steps, depth))
 
 
 def extend_works(source: WorkSource, load: StepLoad, accepted: Sequence[int]) -> list[Work]:
-    """Works that time extend passes of several widths.
-
-    A pass drafts the first token too.
-    """
-    work = source.work_of(load)
-    pass_s = 1.3 * (work.step_bytes + work.extend_bytes) / MADE_UP_BYTES_PER_S
-    works = [source.flush_alone()]
-    for count in accepted:
-        steps = source.buffers(load, count)
-        works.append(source.flushed(extend_name(count), steps.extend, pass_s))
-    return works
-
-
-def _pace(source: WorkSource, load: StepLoad) -> tuple[float, float]:
-    """Made-up times of a step and of the extend pass before it, [s]."""
-    work = source.work_of(load)
-    step_s = 1.3 * work.step_bytes / MADE_UP_BYTES_PER_S
-    return step_s, step_s + 1.3 * work.extend_bytes / MADE_UP_BYTES_PER_S
-
-
-def _draft_work(source: WorkSource, load: StepLoad, steps: DraftSteps, depth: int) -> Work:
-    """A draft of so many tokens after a flush."""
-    step_s, extend_s = _pace(source, load)
-    drafted_s = extend_s + (depth - 1) * step_s
-    return source.flushed(draft_name(depth), partial(_draft, steps, depth), drafted_s)
+    """Works that time extend passes of several widths; a pass drafts the first token too."""
+    passes = ((extend_name(count), source.buffers(load, count).extend) for count in accepted)
+    return [Work(FLUSH, source.flush.read), *(source.flushed(*each) for each in passes)]
 
 
 def _draft(steps: DraftSteps, depth: int) -> None:
@@ -526,8 +428,8 @@ def _repeat_step(steps: DraftSteps) -> None:
         steps.step(1)
 
 
-def _baseline(source: WorkSource, load: StepLoad) -> Callable[[int], None]:
-    """What drafts so many tokens in torch, on the same weights and with random inputs."""
+def _baseline(source: WorkSource, load: StepLoad) -> TorchBaseline:
+    """The same draft in torch, on the same weights and with random inputs."""
     state, grid = source.state, source.grid
     baseline = TorchBaseline(
         state.spec,
@@ -541,19 +443,4 @@ def _baseline(source: WorkSource, load: StepLoad) -> Callable[[int], None]:
     baseline.tokens.random_(state.spec.target_vocab_size)
     for tensor in (baseline.captured, baseline.keys, baseline.values):
         tensor.normal_()
-
-    def run(depth: int) -> None:
-        try:
-            baseline.run(depth)
-        except (NoAttentionKernelError, torch.OutOfMemoryError):
-            raise
-        except RuntimeError as error:
-            raise BaselineFailedError(load, first_line(error)) from error
-
-    return run
-
-
-def fill_cache(state: SharedState) -> None:
-    """Fill the cache with random values: zeros can be faster than what a model leaves there."""
-    torch.nn.init.normal_(state.keys)
-    torch.nn.init.normal_(state.values)
+    return baseline

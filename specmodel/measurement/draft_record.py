@@ -20,7 +20,7 @@ MEASURED: Final = "measured"
 """Kind of a record whose times came from a device's own clock."""
 
 DRY: Final = "dry"
-"""Kind of a record of a dry run: its times are made up, and nothing may be predicted from them."""
+"""Kind of a dry run's record: its times are of an interpreter, and nothing may be predicted from them."""
 
 KINDS: Final = (MEASURED, DRY)
 
@@ -245,7 +245,7 @@ class DraftRecord:
                 "kind",
                 self.kind,
                 "measured",
-                "its times are made up; run `specmodel drafter time` on a GPU",
+                "its times are of no device; run `specmodel drafter time` on a GPU",
             )
         if self.cache_state != COLD:
             raise ParameterError(

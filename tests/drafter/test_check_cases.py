@@ -12,7 +12,7 @@ from drafter.checkpoint import random_weights
 from drafter.checks import check_rounds, reference_device
 from drafter.public_models import public_shape
 from drafter.reference import DraftModel
-from drafter.report.inspection_text import checks_text
+from drafter.report import checks_text
 from tests.extent import sample
 
 

@@ -8,7 +8,7 @@ import torch
 from drafter import checks
 from drafter.check_cases import GRAPH, OVERLAP, CheckResult, check_cases
 from drafter.checks import check_graphs
-from drafter.report.inspection_text import checks_text
+from drafter.report import checks_text
 
 CASE = next(each for each in check_cases() if each.dtype == "bfloat16")
 TOKENS = torch.tensor([[5, 7, 11]])

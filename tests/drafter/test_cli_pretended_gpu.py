@@ -1,8 +1,9 @@
 """`specmodel drafter check`, `time` and `tune` on a pretended GPU: what is left of a run that it ends."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -11,12 +12,11 @@ from triton.runtime.errors import OutOfResources
 
 from drafter import checks as checking
 from drafter import tuning
-from drafter.kernels.launch_plan import Tiles
+from drafter.kernels.launch_plan import Tiles, read_table, shipped_table
+from drafter.public_models import public_shape
 from drafter.timing import measuring, stopwatch
-from drafter.timing.refusals import MeasurementRefusedError
-from drafter.timing.stopwatch import Described
-from drafter.tuning import Found
-from drafter.tuning_table import read_table, shipped_table
+from drafter.timing.stopwatch import MeasurementError
+from drafter.tuning import Found, by_row, products
 
 Run = Callable[..., Result]
 TILES = Tiles(block_n=4, block_k=1024, num_warps=4, num_stages=1)
@@ -40,8 +40,13 @@ class PretendedStopwatch:
     def __init__(self, device: torch.device) -> None:
         self.device = device
 
-    def described(self) -> Described:
-        return Described("a pretended GPU", "GPU-0", "1.0", 90, "ECC on")
+        self.name, self.sm, self.facts = "a pretended GPU", 90, self
+
+    def driver(self) -> str:
+        return "1.0"
+
+    def host_s(self) -> float:
+        return 0.0
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -64,18 +69,22 @@ def raising(error: Exception) -> Callable[..., Any]:
 
 @pytest.fixture
 def sweep(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Answers of the sweep for one row of the table after the other, then again the last."""
+    """Answers of the sweep for one row of the table after the other."""
 
     def answer(*answers: float | Exception) -> None:
-        left = list(answers)
+        rows = by_row(products(public_shape("gpt-oss").spec))
 
-        def best_tiles(row: Any, tokens: int, *_: object, **__: object) -> Found:
-            found = left.pop(0) if len(left) > 1 else left[0]
-            if isinstance(found, Exception):
-                raise found
-            return Found(tuple(row), tokens, TILES, time_s=found, default_s=1e-3)
+        def swept(_: object, tokens: int, *__: object) -> Iterator[Found]:
+            for row, found in zip(rows, answers, strict=False):
+                if isinstance(found, Exception):
+                    raise found
+                yield Found(
+                    row=row, tokens=tokens, tiles=TILES, time_s=found, default_s=1e-3, spread=0.0
+                )
 
-        monkeypatch.setattr(tuning, "best_tiles", best_tiles)
+        monkeypatch.setattr(tuning, "swept", swept)
+        monkeypatch.setattr("drafter.checkpoint.model_to_run", Mock())
+        monkeypatch.setattr("drafter.engine.draft_engine.SharedState", Mock())
 
     return answer
 
@@ -104,14 +113,15 @@ def test_a_sweep_that_found_nothing_before_an_error_writes_nothing(
     assert list(Path().iterdir()) == []
 
 
-def test_a_row_that_is_refused_is_said_and_the_sweep_goes_on(
+def test_a_pass_that_is_refused_is_said_and_the_sweep_goes_on(
     specmodel: Run, sweep: Callable[..., None]
 ) -> None:
-    sweep(MeasurementRefusedError("a row", "it does not repeat"), 1e-5)
-    result = specmodel("drafter", "tune", "gpt-oss", "--tokens", "1", "-o", "table.toml")
+    sweep(1e-5, MeasurementError("a row: refused: it does not repeat"))
+    tokens = ("--tokens", "1", "--tokens", "2")
+    result = specmodel("drafter", "tune", "gpt-oss", *tokens, "-o", "table.toml")
     assert result.exit_code == 0
-    assert result.stderr.splitlines()[0] == "a row: refused: it does not repeat"
-    assert "wrote table.toml" in result.stdout
+    assert result.stderr.splitlines()[1] == "a row: refused: it does not repeat"
+    assert "2 of 2 rows are faster than by the rule; wrote table.toml" in result.stdout
 
 
 @pytest.mark.parametrize(("error", "said"), FAILURES, ids=["memory", "triton", "device"])

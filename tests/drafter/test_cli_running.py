@@ -211,10 +211,10 @@ def test_all_options_that_a_rehearsal_would_ignore_are_named_at_once(specmodel: 
 def test_a_rehearsal_writes_a_record_that_predicts_nothing(specmodel: Run) -> None:
     result = specmodel("drafter", "time", "--dry", "-o", "dry.json")
     assert result.exit_code == 0, result.stderr
-    assert result.stdout.startswith("DRY RUN: every time below is made up")
+    assert result.stdout.startswith("DRY RUN: every time is of Triton")
     assert "wrote dry.json" in result.stderr
     assert max(map(len, result.stdout.splitlines())) <= 80
-    with pytest.raises(FormatError, match="its times are made up"):
+    with pytest.raises(FormatError, match="its times are of no device"):
         load_record("dry.json")
     assert load_record("dry.json", allow_dry=True).kind == "dry"
 

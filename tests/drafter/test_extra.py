@@ -18,7 +18,7 @@ LIGHT = (
     "drafter.config_json",
     "drafter.floors",
     "drafter.public_models",
-    "drafter.report.inspection_text",
+    "drafter.report",
     "drafter.spec",
 )
 NEEDS_TORCH = ("drafter.checkpoint",)

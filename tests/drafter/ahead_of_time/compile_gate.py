@@ -33,7 +33,7 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from drafter.checkpoint_files import expected_shapes
-from drafter.engine.buckets import BATCH_BUCKETS
+from drafter.engine.draft_engine import BATCH_BUCKETS
 from drafter.kernels.draft_steps import DraftShape, DraftSteps
 from drafter.kernels.launch_plan import planned_for
 from drafter.public_models import public_shape, public_shapes

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drafter.engine.buckets import (
+from drafter.engine.draft_engine import (
     BATCH_BUCKETS,
     LEAST_PART_TOKENS,
     batch_bucket,
@@ -81,10 +81,3 @@ def test_contexts_of_one_bucket_share_a_graph() -> None:
         for context in (2049, 5000, 8192)
     }
     assert len(parts) == 1
-
-
-@pytest.mark.parametrize("name", ["context_tokens", "batch_size", "num_kv_heads"])
-def test_a_count_below_one_is_refused_by_name(name: str) -> None:
-    counts = {"context_tokens": 10, "batch_size": 1, "num_kv_heads": 1, "num_multiprocessors": 1}
-    with pytest.raises(ParameterError, match=f"{name} must be at least 1"):
-        split_bucket(**(counts | {name: 0}))

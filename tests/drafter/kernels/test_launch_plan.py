@@ -11,13 +11,14 @@ from drafter.kernels import launch_plan
 from drafter.kernels.launch_plan import (
     LEAST_DOT_TOKENS,
     MATVEC_TOKENS,
+    TileRow,
     default_tiles,
     dot_tokens,
     power_of_two,
     tiles_for,
 )
 from drafter.public_models import public_shapes
-from drafter.tuning_table import TileRow, table_text
+from drafter.tuning import table_text
 
 
 def is_power(value: int) -> bool:

@@ -17,7 +17,7 @@ from drafter.kernels.norm_rope import row_norm
 from drafter.kernels.numerics import Fed
 from drafter.kernels.products import gate_up, head_product, linear
 from drafter.kernels.weights import PackedWeights
-from drafter.reference.example import example_spec
+from drafter.public_models import example_spec
 from drafter.spec import LatentHeads
 from specmodel.errors import ParameterError
 

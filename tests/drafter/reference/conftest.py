@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from drafter.checkpoint import random_weights
+from drafter.public_models import example_spec
 from drafter.reference import DraftModel
-from drafter.reference.example import example_spec
 from drafter.spec import LatentHeads
 
 Request = tuple[DraftModel, Tensor, Tensor, Tensor]

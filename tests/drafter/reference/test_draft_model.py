@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from drafter.checkpoint import random_weights
+from drafter.public_models import example_spec
 from drafter.reference import DraftModel, draft_chain
-from drafter.reference.example import example_spec
 from drafter.reference.layer import rms_norm
 from drafter.spec import DraftSpec, Rope
 from specmodel.errors import ParameterError

@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from drafter.checkpoint import random_weights
+from drafter.public_models import example_spec
 from drafter.reference import DraftModel, draft_chain
-from drafter.reference.example import example_spec
 from drafter.reference.layer import KvCache, latent_attention, rms_norm
 from drafter.reference.rope import (
     RotaryTable,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from drafter.timing.stopwatch import Described, Prepared, Work
+from drafter.timing.stopwatch import Work
 from specmodel.measurement import Clocks
 
 STEADY = Clocks(multiprocessor_hz=1.98e9, memory_hz=3.2e9)
@@ -17,7 +17,6 @@ class FakeWork(NamedTuple):
     """A work that never runs."""
 
     name: str
-    made_up_s: float
 
     @property
     def num_nodes(self) -> int | None:
@@ -31,27 +30,43 @@ class FakeWork(NamedTuple):
 class FakeStopwatch:
     """Times by name and number of the sample; nothing is run."""
 
-    time_s: Callable[[FakeWork, int], float] = lambda work, _: work.made_up_s
+    time_s: Callable[[FakeWork, int], float] = lambda _, __: 1e-4
     readings: Iterator[Clocks | None] = field(default_factory=lambda: repeat(STEADY))
     compiled: Iterator[int] = field(default_factory=lambda: repeat(0))
     cache_bytes: int | None = 1000
     kind: str = "measured"
+    name: str = "a fake"
+    sm: int = 90
+    uuid: str = "GPU-0"
     memory_bytes: int = 10**9
     seen: list[str] = field(default_factory=list)
     host: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
 
-    def described(self) -> Described:
-        return Described("a fake", "GPU-0", "1.0", 90, "ECC on")
+    @property
+    def facts(self) -> "FakeStopwatch":
+        return self
+
+    @property
+    def compilations(self) -> int:
+        return next(self.compiled)
+
+    def driver(self) -> str:
+        return "1.0"
+
+    def state(self) -> str:
+        return "ECC on"
+
+    def clocks(self) -> Clocks | None:
+        return next(self.readings)
 
     def free_bytes(self) -> int:
         return self.memory_bytes
 
-    def prepared(self, work: Work) -> Prepared:
-        return FakeWork(work.name, work.made_up_s)
+    def prepared(self, work: Work) -> FakeWork:
+        return FakeWork(work.name)
 
-    def sample_s(self, prepared: Prepared, replays: int) -> float:
-        assert isinstance(prepared, FakeWork)
+    def sample_s(self, prepared: FakeWork, replays: int) -> float:
         assert replays > 0
         self.seen.append(prepared.name)
         self.host += 0.3
@@ -61,12 +76,6 @@ class FakeStopwatch:
 
     def host_s(self) -> float:
         return self.host
-
-    def clocks(self) -> Clocks | None:
-        return next(self.readings)
-
-    def compilations(self) -> int:
-        return next(self.compiled)
 
 
 @pytest.fixture

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from drafter.timing.device import DeviceFacts
-from drafter.timing.memory_read import ReadBuffer, kernel_times, summed
+from drafter.timing.device import DeviceFacts, ReadBuffer, kernel_times, summed
 from drafter.timing.stopwatch import CudaStopwatch, SamplePlan, Work, timed
 from specmodel.errors import ParameterError
 from specmodel.measurement import Clocks
@@ -27,7 +26,7 @@ def test_there_is_no_stopwatch_without_a_cuda_device() -> None:
 def test_a_buffer_is_whole_lines_of_numbers_that_differ() -> None:
     buffer = ReadBuffer(200_000, torch.device("cpu"))
     assert buffer.num_bytes == 2 * 32768 * 4
-    assert buffer._source.unique().numel() > 1000
+    assert buffer.source.unique().numel() > 1000
 
 
 def test_a_trace_gives_calls_of_one_draft_and_the_mean_of_a_launch() -> None:
@@ -85,10 +84,10 @@ def test_a_sample_is_the_mean_of_its_replays_in_seconds(monkeypatch: pytest.Monk
 def test_compilations_are_counted_and_an_earlier_hook_is_still_called() -> None:
     seen: list[object] = []
     watch = CudaStopwatch.__new__(CudaStopwatch)
-    watch._compilations, watch._hook_before = 0, lambda **facts: seen.append(facts)
+    watch.compilations, watch._hook_before = 0, lambda **facts: seen.append(facts)
     watch._count(key="one")
     watch._count(key="two")
-    assert watch.compilations() == 2
+    assert watch.compilations == 2
     assert seen == [{"key": "one"}, {"key": "two"}]
 
 
@@ -124,9 +123,7 @@ def test_reading_twice_as_much_takes_about_twice_as_long() -> None:
     device = torch.device("cuda")
     watch = CudaStopwatch(device)
     try:
-        works = [
-            Work(str(share), ReadBuffer(share * 2**29, device).read, 0.0) for share in (1, 2, 4)
-        ]
+        works = [Work(str(share), ReadBuffer(share * 2**29, device).read) for share in (1, 2, 4)]
         found = timed("reading", works, watch, SamplePlan())
     finally:
         watch.close()

@@ -13,12 +13,11 @@ from triton.runtime.errors import OutOfResources, PTXASError
 
 from drafter.checkpoint import ModelToRun, random_weights
 from drafter.engine.draft_engine import SharedState
-from drafter.reference.example import example_spec
+from drafter.public_models import example_spec
 from drafter.timing import measuring, works
 from drafter.timing.measuring import measured_record
-from drafter.timing.refusals import MeasurementCutError, MeasurementRefusedError
-from drafter.timing.stopwatch import SamplePlan
-from drafter.timing.works import BaselineFailedError, StepLoad, TimingGrid, WorkSource
+from drafter.timing.stopwatch import MeasurementError, SamplePlan
+from drafter.timing.works import StepLoad, TimingGrid, TorchBaseline, WorkSource
 from specmodel.measurement import Clocks, DraftRecord, KernelTiming, load_record, save_record
 
 GRID = TimingGrid(
@@ -142,7 +141,7 @@ def test_samples_that_scatter_around_equal_medians_are_refused(measure: Measure,
         off: float = 0.2 * (number % 3 - 1) if each.name == work else 0.0
         return TIMES[each.name] * (1.0 + off)
 
-    with pytest.raises(MeasurementRefusedError, match=r"samples of one work scatter by 40\.0 %"):
+    with pytest.raises(MeasurementError, match=r"samples of one work scatter by 40\.0 %"):
         measure(time_s=restless)
 
 
@@ -159,7 +158,7 @@ def test_nothing_is_recorded_where_every_load_is_refused(measure: Measure) -> No
     def flat(work: Any, _: int) -> float:
         return 1e-4 if work.name.startswith("draft") else TIMES[work.name]
 
-    with pytest.raises(MeasurementRefusedError, match="nothing is left to record; the last was"):
+    with pytest.raises(MeasurementError, match="nothing is left to record; the last was"):
         measure(time_s=flat)
 
 
@@ -171,7 +170,7 @@ def test_clocks_that_move_in_every_load_refuse_the_measurement(measure: Measure)
             hertz *= 1.02
             yield Clocks(multiprocessor_hz=hertz, memory_hz=3e9)
 
-    with pytest.raises(MeasurementRefusedError, match="the multiprocessor clock moved"):
+    with pytest.raises(MeasurementError, match="the multiprocessor clock moved"):
         measure(readings=ramp())
 
 
@@ -194,7 +193,7 @@ def test_clocks_that_differ_between_loads_are_said(measure: Measure) -> None:
 
 
 def test_a_device_whose_cache_is_unknown_is_refused(measure: Measure) -> None:
-    with pytest.raises(MeasurementRefusedError, match="size of the device's cache is not known"):
+    with pytest.raises(MeasurementError, match="size of the device's cache is not known"):
         measure(cache_bytes=None)
 
 
@@ -202,7 +201,7 @@ def test_contexts_that_do_not_fit_are_named(measure: Measure) -> None:
     # 4 requests x 2 heads x 8 x 2 bytes x 4: 512 bytes a slot; 16 + 11 slots fit, 64 + 11 do not
     record = measure(memory_bytes=int(512 * 40 / 0.8))
     assert record.notes == ("batch 4, context 64: does not fit in memory",)
-    with pytest.raises(MeasurementRefusedError, match="no load fits in memory"):
+    with pytest.raises(MeasurementError, match="no load fits in memory"):
         measure(memory_bytes=0)
 
 
@@ -238,17 +237,12 @@ def test_where_torch_has_no_kernel_of_attention_the_record_says_what_torch_says(
     )
 
 
-@pytest.mark.parametrize(
-    "reason", [RuntimeError("CUDA error: an illegal access\nmore"), RuntimeError("")]
-)
-def test_any_other_failure_of_the_baseline_is_one_line(
-    reason: Exception, measure: Measure, monkeypatch: pytest.MonkeyPatch
+def test_any_other_failure_of_the_baseline_is_raised_as_it_is(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failing(reason, monkeypatch)
-    with pytest.raises(BaselineFailedError) as caught:
+    failing(RuntimeError("CUDA error: an illegal access\nmore"), monkeypatch)
+    with pytest.raises(RuntimeError, match=r"\ACUDA error: an illegal access"):
         measure()
-    said = str(reason).partition("\n")[0] or "RuntimeError"
-    assert str(caught.value) == f"batch 1, context 16, topk 1: the torch baseline failed: {said}"
 
 
 @pytest.mark.parametrize(
@@ -271,13 +265,14 @@ def test_an_error_at_a_later_load_keeps_what_was_measured_before(
         return TIMES[work.name]
 
     told: list[str] = [""]
-    with pytest.raises(MeasurementCutError) as caught:
+    with pytest.raises(MeasurementError) as caught:
         measure(tell=told.append, time_s=time_s)
     said = str(caught.value)
     assert said.startswith("batch 4, context 16, topk 1: ended by an error")
     assert words in said
     assert len(said.splitlines()) == 1
     kept = caught.value.record
+    assert kept is not None
     assert {(row.batch_size, row.context_tokens, row.topk) for row in kept.steps} == {
         (1, context, topk) for context in (16, 64) for topk in (1, 2)
     }
@@ -303,8 +298,9 @@ def test_a_later_batch_without_memory_for_its_cache_keeps_those_before(
     measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_from(2, monkeypatch)
-    with pytest.raises(MeasurementCutError, match="batch 4, context 16, topk 1: ended") as caught:
+    with pytest.raises(MeasurementError, match="batch 4, context 16, topk 1: ended") as caught:
         measure()
+    assert caught.value.record is not None
     assert {row.batch_size for row in caught.value.record.steps} == {1}
     assert len(caught.value.record.steps) == 4
 
@@ -323,7 +319,7 @@ def test_the_trace_builds_no_baseline(measure: Measure, monkeypatch: pytest.Monk
     built: list[StepLoad] = []
     made = works._baseline
 
-    def build(source: WorkSource, load: StepLoad) -> Callable[[int], None]:
+    def build(source: WorkSource, load: StepLoad) -> TorchBaseline:
         built.append(load)
         return made(source, load)
 
@@ -430,7 +426,7 @@ def test_a_refused_load_is_not_tried_again_once_the_time_is_up(measure: Measure)
         return 1e-4 if work.name.startswith("draft") else TIMES[work.name]
 
     told: list[str] = []
-    with pytest.raises(MeasurementRefusedError, match="batch 1, context 16, topk 1: refused"):
+    with pytest.raises(MeasurementError, match="batch 1, context 16, topk 1: refused"):
         measure(time_s=flat, until_s=1.0, tell=told.append)
     assert sum("refused" in line for line in told) == 1
     assert sum("left out for time" in line for line in told) == 7

@@ -12,7 +12,7 @@ import sys
 from triton import compile as build
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from drafter.timing.memory_read import BLOCK, PARTS, memory_read_kernel
+from drafter.timing.device import BLOCK, PARTS, memory_read_kernel
 
 source = ASTSource(
     fn=memory_read_kernel,

@@ -4,14 +4,13 @@ import math
 
 import pytest
 
-from drafter.timing.refusals import (
+from drafter.timing.stopwatch import (
     Samples,
     difference,
     fitted_line,
     relative_difference,
     step_difference,
 )
-from specmodel.errors import ParameterError
 
 
 def steady(time_s: float, count: int = 3) -> Samples:
@@ -21,12 +20,12 @@ def steady(time_s: float, count: int = 3) -> Samples:
 def test_one_sample_that_was_held_up_moves_neither_median_nor_spread() -> None:
     samples = Samples(first=(1.0, 1.0, 50.0), second=(1.0, 1.0, 1.0))
     assert samples.median_s == 1.0
-    assert samples.spread == 0.0
+    assert relative_difference(*samples.run_medians_s) == 0.0
     assert samples.num_samples == 6
 
 
 def test_the_spread_is_the_difference_of_two_runs_over_their_mean() -> None:
-    assert Samples(first=(9.0,), second=(11.0,)).spread == pytest.approx(0.2)
+    assert relative_difference(9.0, 11.0) == pytest.approx(0.2)
     assert relative_difference(0.0, 0.0) == 0.0
     assert relative_difference(-1.0, 1.0) == 2.0
 
@@ -35,12 +34,6 @@ def test_the_scatter_sees_what_medians_hide() -> None:
     calm, wild = Samples(first=(1.0,) * 5, second=(1.0,) * 5), (1.0, 1.0, 2.0, 2.0, 2.0)
     assert calm.scatter == 0.0
     assert Samples(first=wild, second=wild).scatter == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize("times", [(), (0.0,), (-1.0,), (math.nan,), (math.inf,)])
-def test_what_cannot_be_a_time_is_refused(times: tuple[float, ...]) -> None:
-    with pytest.raises(ParameterError, match="second must be positive times"):
-        Samples(first=(1.0,), second=times)
 
 
 def test_flush_and_launch_cancel_in_a_difference() -> None:
@@ -69,17 +62,11 @@ def test_the_slope_over_depths_is_the_time_of_a_step_whatever_comes_before() -> 
 
 def test_a_line_is_fitted_by_least_squares() -> None:
     # normal equations by hand: x = 0, 1, 2, y = 1, 2, 4; slope 3/2, start 5/6
-    line = fitted_line({1: 1.0, 2: 2.0, 3: 4.0})
-    assert line.slope_s == pytest.approx(1.5)
-    assert line.start_s == pytest.approx(5 / 6)
+    slope_s, bend = fitted_line({1: 1.0, 2: 2.0, 3: 4.0})
+    assert slope_s == pytest.approx(1.5)
     # the middle one is 1/3 below the line
-    assert line.bend == pytest.approx((1 / 3) / 1.5)
+    assert bend == pytest.approx((1 / 3) / 1.5)
 
 
 def test_a_line_that_falls_has_no_slope_to_measure_a_bend_in() -> None:
-    assert fitted_line({1: 2.0, 3: 1.0}).bend == math.inf
-
-
-def test_one_depth_gives_no_slope() -> None:
-    with pytest.raises(ParameterError, match="at least two"):
-        fitted_line({3: 1.0})
+    assert fitted_line({1: 2.0, 3: 1.0})[1] == math.inf

@@ -9,10 +9,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from drafter.checkpoint import random_weights
 from drafter.kernels.weights import PackedWeights
+from drafter.public_models import example_spec
 from drafter.reference import DraftModel, draft_chain
-from drafter.reference.example import example_spec
 from drafter.spec import LatentHeads, Rope
-from drafter.timing.works import NoAttentionKernelError, TorchBaseline
+from drafter.timing.works import _NO_KERNEL, TorchBaseline
 from specmodel.errors import ParameterError
 
 SWITCHES: list[dict[str, Any]] = [
@@ -73,7 +73,7 @@ def test_what_the_baseline_does_not_compute_is_refused(switches: dict[str, Any])
     spec = replace(example_spec(), **switches)
     weights = random_weights(spec, seed=0, dtype=torch.float32)
     packed = PackedWeights.from_canonical(spec, weights, dtype=torch.float32, device="cpu")
-    with pytest.raises(ParameterError, match="there is no baseline for it"):
+    with pytest.raises(ParameterError, match="grouped heads that see everything"):
         TorchBaseline(spec, packed, batch_size=1, context_tokens=0, accepted=1, num_steps=1)
 
 
@@ -86,29 +86,6 @@ def a_baseline() -> TorchBaseline:
 
 def test_what_torch_says_without_a_kernel_of_attention_is_known() -> None:
     """Its own words: attention of another device is all that it may use here."""
-    with (
-        sdpa_kernel(SDPBackend.CUDNN_ATTENTION),
-        pytest.raises(NoAttentionKernelError, match="for it: No viable backend for scaled_dot"),
-    ):
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION), pytest.raises(RuntimeError) as caught:
         a_baseline().run(2)
-
-
-@pytest.mark.parametrize(
-    ("said", "kind"),
-    [
-        ("cutlassF: no kernel found to launch!", NoAttentionKernelError),
-        ("FlashAttention only supports Ampere GPUs or newer.", NoAttentionKernelError),
-        ("CUDA error: an illegal memory access was encountered", RuntimeError),
-        ("expected scalar type Half but found Float", RuntimeError),
-    ],
-)
-def test_other_failures_of_attention_are_not_taken_for_a_missing_kernel(
-    said: str, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise RuntimeError(said)
-
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", fail)
-    with pytest.raises(RuntimeError, match=said) as caught:
-        a_baseline().run(2)
-    assert type(caught.value) is kind
+    assert any(words in str(caught.value).lower() for words in _NO_KERNEL)

@@ -1,95 +1,33 @@
-"""The sweep on a fake clock: what is tried, what wins, what gets a row."""
+"""What a sweep tries, what gets a row, and the table as a file."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from drafter.kernels.launch_plan import Tiles, default_tiles
+from drafter.kernels.launch_plan import TileRow, Tiles, default_tiles, read_table, shipped_table
 from drafter.public_models import public_shape
-from drafter.timing.refusals import MeasurementRefusedError
-from drafter.tuning import (
-    Found,
-    Product,
-    best_tiles,
-    by_row,
-    candidates,
-    products,
-    shared_candidates,
-    tuned_rows,
-)
+from drafter.tuning import Found, Product, by_row, candidates, products, table_text, tuned_rows
+from specmodel.errors import FormatError, ParameterError
 
-PRODUCT = Product("down", 64, 96)
-TRIES = [Tiles(block_n=n, block_k=64, num_warps=4, num_stages=1) for n in (2, 8, 16)]
+TILES = Tiles(block_n=8, block_k=64, num_warps=4, num_stages=1)
 
 
-def sweep(watch: Any) -> Found:
-    return best_tiles([PRODUCT], 4, watch, device=torch.device("cpu"), tries=TRIES, checks=False)
-
-
-def test_the_fastest_tiles_win_and_stand_beside_those_of_the_rule(fake: Any) -> None:
-    seconds = zip(TRIES, (3e-4, 1e-4, 2e-4), strict=True)
-    times = {f"down {tiles}": time_s for tiles, time_s in seconds}
-    found = sweep(fake(time_s=lambda work, _: times.get(work.name, 4e-4)))
-    assert found.tiles == TRIES[1]
-    assert found.default_s / found.time_s == pytest.approx(4.0)
-
-
-def test_products_of_a_row_are_timed_together(fake: Any) -> None:
-    """The best tiles of either are not the best of both."""
-    seconds = {"down": (1e-4, 2e-4, 6e-4), "fc": (7e-4, 4e-4, 1e-4)}
-    times = {
-        f"{name} {tiles}": time_s
-        for name, each in seconds.items()
-        for tiles, time_s in zip(TRIES, each, strict=True)
-    }
-    row = [PRODUCT, Product("fc", 64, 72)]
-    watch = fake(time_s=lambda work, _: times.get(work.name, 9e-4), cache_bytes=2 * 64 * 72 * 2)
-    found = best_tiles(row, 4, watch, device=torch.device("cpu"), tries=TRIES, checks=False)
-    assert found.tiles == TRIES[1]
-    # four caches: six copies of the larger, eight of the smaller
-    assert found.time_s == pytest.approx(2e-4 / 6 + 4e-4 / 8)
-    assert found.default_s == pytest.approx(9e-4 / 6 + 9e-4 / 8)
-
-
-def test_the_time_is_that_of_one_launch_of_the_rotation(fake: Any) -> None:
-    watch = fake(time_s=lambda *_: 8e-4, cache_bytes=2 * 64 * 96 * 2)
-    # four caches of two matrices each: eight copies
-    assert sweep(watch).time_s == pytest.approx(1e-4)
-
-
-def test_a_winner_that_does_not_repeat_is_refused(fake: Any) -> None:
-    restless = fake(time_s=lambda _, number: 1e-4 * (1.3 if number > 3 else 1.0))
-    with pytest.raises(MeasurementRefusedError, match="down, 4 tokens: refused: two identical"):
-        sweep(restless)
-
-
-def test_a_device_whose_cache_is_unknown_is_refused(fake: Any) -> None:
-    with pytest.raises(MeasurementRefusedError, match="cache is not known"):
-        sweep(fake(cache_bytes=None))
+def found(time_s: float, tokens: int, spread: float = 0.0) -> Found:
+    row = (Product("down", 4096, 14336),)
+    return Found(row=row, tokens=tokens, tiles=TILES, time_s=time_s, default_s=1e-4, spread=spread)
 
 
 def test_only_what_beats_the_rule_by_more_than_noise_gets_a_row() -> None:
-    def found(time_s: float, tokens: int) -> Found:
-        return Found((Product("down", 4096, 14336),), tokens, TRIES[0], time_s, 1e-4)
-
-    rows = tuned_rows([found(0.5e-4, 1), found(0.985e-4, 2), found(1e-4, 4)], sm=90, record="a GPU")
-    (row,) = rows
+    best = [found(0.5e-4, 1), found(0.985e-4, 2), found(1e-4, 4)]
+    (row,) = tuned_rows(best, sm=90, record="a GPU")
     assert row.key == (90, 1, 4096, 16384)
     assert (row.how, row.record) == ("measured", "a GPU")
     # a gain of 4 % between runs that differ by as much is noise
-    near = found(0.96e-4, 8)
-    assert tuned_rows([near._replace(spread=0.03)], sm=90, record="a GPU")
-    assert not tuned_rows([near._replace(spread=0.045)], sm=90, record="a GPU")
-
-
-def test_the_spread_of_a_choice_is_that_of_the_winner_or_of_the_rule(fake: Any) -> None:
-    rule = f"down {default_tiles(90, 4, PRODUCT.rows, PRODUCT.width)}"
-
-    def time_s(work: Any, number: int) -> float:
-        return 1e-4 if work.name != rule else 4e-4 * (1.04 if number > 3 else 1.0)
-
-    assert sweep(fake(time_s=time_s)).spread == pytest.approx(0.04, rel=0.05)
+    assert tuned_rows([found(0.96e-4, 8, spread=0.03)], sm=90, record="a GPU")
+    assert not tuned_rows([found(0.96e-4, 8, spread=0.045)], sm=90, record="a GPU")
+    assert not tuned_rows([replace(found(0.5e-4, 8), tiles=None)], sm=90, record="a GPU")
 
 
 def test_every_product_of_a_step_is_swept_in_its_row_of_the_table() -> None:
@@ -111,10 +49,11 @@ def test_every_product_of_a_step_is_swept_in_its_row_of_the_table() -> None:
 def test_tiles_of_a_row_fit_each_of_its_products() -> None:
     spec = public_shape("gpt-oss").spec
     (row,) = (each for each in by_row(products(spec)) if len(each) > 1)
-    shared = set(shared_candidates(89, 64, row))
-    assert shared == set(candidates(89, 64, row[0])) & set(candidates(89, 64, row[1]))
+    shared = set(candidates(89, 64, row))
+    gated, head = ([each] for each in row)
+    assert shared <= set(candidates(89, 64, gated)) & set(candidates(89, 64, head))
     # two streams of weights leave less room than one
-    assert shared < set(candidates(89, 64, row[1]))
+    assert shared < set(candidates(89, 64, head))
 
 
 def test_products_of_latent_heads_have_their_own_shapes() -> None:
@@ -132,16 +71,87 @@ def test_products_of_latent_heads_have_their_own_shapes() -> None:
 def test_tiles_that_are_tried_fit_the_device(sm: int, tokens: int) -> None:
     most = {80: 166_912, 90: 232_448, 100: 232_448}.get(sm, 101_376)  # drafter.md 17
     for product in products(public_shape("Llama-3.1-8B").spec):
-        tried = list(candidates(sm, tokens, product))
+        tried = list(candidates(sm, tokens, [product]))
         assert len(tried) == len(set(tried)) > 10
         for tiles in tried:
             if tokens <= 8:
                 assert tiles.block_n * tiles.block_k <= 64 * 32 * tiles.num_warps
             else:
-                rows = tiles.block_n * (2 if product.is_gated else 1)
+                rows = tiles.block_n * (2 if product.name == "gate and up" else 1)
                 width = max(16, 1 << (tokens - 1).bit_length())
                 used = tiles.num_stages * 2 * tiles.block_k * (rows + width)
                 assert used <= most
         assert default_tiles(sm, tokens, product.rows, product.width).block_n in {
             tiles.block_n for tiles in tried
         }
+
+
+ROW = TileRow(
+    sm=90,
+    tokens=1,
+    rows=4096,
+    width=8192,
+    block_n=4,
+    block_k=1024,
+    num_warps=4,
+    num_stages=1,
+    how="measured",
+    record='H200 "SXM" \\ driver 1',
+)
+OTHERS = [
+    replace(ROW, sm=120),
+    replace(ROW, tokens=2),
+    replace(ROW, rows=32768, how="compiled", record=""),
+]
+
+
+def test_a_table_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "launch.toml"
+    path.write_text(table_text([ROW, *OTHERS]), encoding="utf-8")
+    assert set(read_table(path)) == {ROW, *OTHERS}
+    path.write_text(table_text([]), encoding="utf-8")
+    assert read_table(path) == ()
+
+
+def test_the_shipped_table_keeps_its_rows_when_it_is_written_again(tmp_path: Path) -> None:
+    rows, path = read_table(shipped_table()), tmp_path / "launch.toml"
+    path.write_text(table_text(rows), encoding="utf-8")
+    assert read_table(path) == rows
+    header = table_text([]).partition("\n\n")[0]
+    assert shipped_table().read_text(encoding="utf-8").startswith(header)
+
+
+def test_new_rows_replace_old_ones_of_their_key_and_others_stay(tmp_path: Path) -> None:
+    better, path = replace(ROW, block_n=8), tmp_path / "launch.toml"
+    path.write_text(table_text([ROW, *OTHERS], [better]), encoding="utf-8")
+    rows = read_table(path)
+    assert set(rows) == {better, *OTHERS}
+    assert list(rows) == sorted(rows)
+
+
+@pytest.mark.parametrize("change", [{"rows": 5000}, {"block_n": 0}, {"how": "guessed"}], ids=str)
+def test_an_impossible_row_is_refused_by_name(change: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match=next(iter(change))):
+        replace(ROW, **change)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("tiles = [", "not valid TOML"),
+        ("[[tiles]]\nsm = 90\n", "row 1: "),
+        (table_text([ROW]).replace("block_n = 4", "block_n = 5"), "row 1: block_n"),
+        (table_text([ROW]) + 'colour = "red"\n', "row 1: "),
+        (table_text([ROW]).replace("rows = 4096", 'rows = "4096"'), "row 1: rows"),
+    ],
+)
+def test_a_defect_is_one_line_that_names_it(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "launch.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(FormatError, match=words):
+        read_table(path)
+
+
+def test_a_missing_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="cannot be read"):
+        read_table(tmp_path / "none.toml")

@@ -16,7 +16,7 @@ STEP, EXTEND, DRAFT = RECORD.steps[0], RECORD.extends[0], RECORD.drafts[0]
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"kind": "dry"}, "made up"), ({"cache_state": "hot"}, "faster than a draft in serving")],
+    [({"kind": "dry"}, "of no device"), ({"cache_state": "hot"}, "faster than a draft in serving")],
 )
 def test_what_was_not_measured_as_in_serving_gives_no_time(
     change: dict[str, str], words: str

@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from drafter.checkpoint import random_weights
-from drafter.engine.buckets import Bucket
-from drafter.engine.draft_engine import DraftedChain, DraftEngine
+from drafter.engine.draft_engine import Bucket, DraftedChain, DraftEngine
 from drafter.kernels.tree import Tree
+from drafter.public_models import example_spec
 from drafter.reference import DraftModel, draft_chain, draft_tree
-from drafter.reference.example import example_spec
 from drafter.spec import DraftSpec, LatentHeads
 from specmodel.errors import ParameterError
 from tests.extent import extent, prove, sample

@@ -1,4 +1,4 @@
-"""An inspected model, its floors and its checks as text."""
+"""What is inspected, bounded, checked and measured, as text and for machines."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -8,8 +8,10 @@ from drafter.check_cases import GRAPH, MOST_ALLOWED, OVERLAP, TORCH_ERRORS, Chec
 from drafter.floors import Floor, StepWeights, gpu_label, step_weights
 from drafter.public_models import SWITCHES, Subject
 from drafter.spec import DraftSpec, Rope
+from specmodel.measurement import Clocks, DraftRecord, DraftTiming, StepTiming, comparisons
+from specmodel.measurement.draft_record import DRY
 from specmodel.text_layout import WIDTH, labelled, microseconds, noted, table
-from specmodel.units import GIGA, MEGA, MICRO, TERA
+from specmodel.units import GIGA, MEGA, MICRO, PERCENT, TERA
 
 SCHEMA_VERSION: Final = 1
 """Layout of the JSON; it rises when a key changes its meaning."""
@@ -303,3 +305,136 @@ def checks_json(results: Sequence[CheckResult], where: str) -> dict[str, Any]:
             for each in results
         ],
     }
+
+
+_ABSENT: Final = "-"
+_MOST_KERNELS: Final = 12
+_LONGEST_NAME: Final = 44
+
+
+def record_text(record: DraftRecord) -> str:
+    """Return a record for a terminal of 80 columns."""
+    parts = [_head(record), _steps(record)]
+    if record.kind != DRY:
+        parts.append(baseline_table(record))
+    parts += [_extends(record), _drafts(record)]
+    if record.kernels:
+        parts.append(_kernels(record))
+    parts.append("\n".join(noted(each) for each in record.notes))
+    return "\n\n".join(filter(None, parts))
+
+
+def _head(record: DraftRecord) -> str:
+    """What was measured on what."""
+    driver = "" if record.driver is None else f"driver {record.driver}"
+    device = ", ".join(filter(None, (record.device, driver, record.device_state)))
+    lines = [
+        labelled("draft model", f"{record.draft_model}, {record.layout}, {record.dtype}"),
+        labelled("device", device),
+        labelled(
+            "bandwidth",
+            f"{record.read_bandwidth_bytes_per_s / TERA:.3g} TB/s by a kernel that reads",
+        ),
+        labelled("clocks", f"{_clocks(record.clocks_before)} -> {_clocks(record.clocks_after)}"),
+        labelled("software", f"torch {record.torch_version}, triton {record.triton_version}"),
+        labelled("spread", f"{record.spread / PERCENT:.1f} % at most between two identical runs"),
+    ]
+    if record.substituted:
+        lines.append(labelled("substituted", "; ".join(record.substituted)))
+    if record.kind == DRY:
+        lines.insert(0, "DRY RUN: every time is of Triton's interpreter; no device was measured.")
+    return "\n".join(lines)
+
+
+def _clocks(clocks: Clocks | None) -> str:
+    """Clocks in a few words."""
+    if clocks is None:
+        return "unknown"
+    return f"{clocks.multiprocessor_hz / GIGA:.2f}, memory {clocks.memory_hz / GIGA:.2f} GHz"
+
+
+def _time(time_s: float | None) -> str:
+    """A time, or that there is none."""
+    return _ABSENT if time_s is None else microseconds(time_s)
+
+
+def _load(row: StepTiming | DraftTiming) -> list[str]:
+    """Load of a row."""
+    return [str(row.batch_size), str(row.context_tokens), str(row.topk)]
+
+
+def _steps(record: DraftRecord) -> str:
+    """Steps, floors, baselines."""
+    rows = [["batch", "context", "topk", "step us", "floor us", "ratio", "cold", "hot", "torch us"]]
+    for row in record.steps:
+        others = map(_time, (row.cold_time_s, row.hot_time_s, row.baseline_s))
+        ratio = f"{row.ratio:.2f}"
+        rows.append([*_load(row), _time(row.time_s), _time(row.floor_s), ratio, *others])
+    return f"A draft step\n{table(rows, align='rrrrrrrrr')}"
+
+
+def baseline_table(record: DraftRecord) -> str:
+    """Return steps beside the baseline, with ratio, its range and verdict."""
+    found = comparisons(record)
+    if not found:
+        return ""
+    rows = [["batch", "context", "topk", "step us", "torch us", "ratio", "range", ""]]
+    for each in found:
+        row, span = each.row, f"{each.low:.2f}-{each.high:.2f}"
+        times = (_time(row.time_s), _time(row.baseline_s or 0.0))
+        rows.append([*_load(row), *times, f"{each.ratio:.2f}", span, each.verdict])
+    return f"Against torch + cuBLAS (ratio: torch over step)\n{table(rows, align='rrrrrrrl')}"
+
+
+def _extends(record: DraftRecord) -> str:
+    """Extend passes, a column a width."""
+    widths = sorted({row.tokens for row in record.extends})
+    loads = sorted({(row.batch_size, row.context_tokens) for row in record.extends})
+    times = {(row.batch_size, row.context_tokens, row.tokens): row.time_s for row in record.extends}
+    rows = [["batch", "context", *(f"{width} tokens" for width in widths)]]
+    rows += [
+        [str(batch), str(context), *(_time(times.get((batch, context, width))) for width in widths)]
+        for batch, context in loads
+    ]
+    return f"An extend pass, us\n{table(rows, align='rr' + 'r' * len(widths))}"
+
+
+def _drafts(record: DraftRecord) -> str:
+    """Whole drafts."""
+    rows = [
+        ["batch", "context", "topk", "steps", "tokens", "graph us", "nodes", "select", "torch us"]
+    ]
+    for row in record.drafts:
+        counts = (str(row.num_steps), str(row.num_draft_tokens))
+        nodes = _ABSENT if row.graph_nodes is None else str(row.graph_nodes)
+        others = map(_time, (row.selection_s, row.baseline_s))
+        rows.append([*_load(row), *counts, _time(row.graph_s), nodes, *others])
+    return f"A whole draft\n{table(rows, align='rrrrrrrrr')}"
+
+
+def _kernels(record: DraftRecord) -> str:
+    """Kernels that take most."""
+    rows = [["kernel", "launches", "us each", "us in all"]]
+    for row in record.kernels[:_MOST_KERNELS]:
+        times = (_time(row.time_s), _time(row.calls * row.time_s))
+        rows.append([row.name[:_LONGEST_NAME], str(row.calls), *times])
+    return f"Kernels ({record.kernels_of})\n{table(rows, align='lrrr')}"
+
+
+def record_json(record: DraftRecord) -> dict[str, Any]:
+    """Return a record for machines: what the file holds, and each step against its baseline."""
+    compared = [
+        {
+            "batch_size": each.row.batch_size,
+            "context_tokens": each.row.context_tokens,
+            "topk": each.row.topk,
+            "step_us": each.row.time_s / MICRO,
+            "baseline_us": (each.row.baseline_s or 0.0) / MICRO,
+            "ratio": each.ratio,
+            "low": each.low,
+            "high": each.high,
+            "verdict": each.verdict,
+        }
+        for each in comparisons(record)
+    ]
+    return {"schema_version": SCHEMA_VERSION, "comparisons": compared, **dataclasses.asdict(record)}

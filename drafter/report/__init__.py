@@ -1,1 +1,0 @@
-"""Draft models and their floors as text and as JSON; nothing is computed here."""
