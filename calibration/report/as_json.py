@@ -345,6 +345,8 @@ def _train(found: "Assessment") -> dict[str, Any]:
         **shared,
         **_picked(decision, "num_steps", "break_even_accept_length", "round_cost", "verdict"),
         "verdict_code": decision.code,
+        "better_depth": found.better
+        and _picked(found.better, "num_steps", "verdict", verdict_code="code"),
         "now": _checkpoint(decision.now),
         "projection": end
         and {

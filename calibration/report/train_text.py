@@ -61,6 +61,7 @@ def train_text(found: Assessment, system: str) -> str:
             _worth(decision),
             "\n".join(line for line in facts if line),
             labelled("verdict", decision.verdict),
+            _better(found.better),
         ]
     return "\n\n".join(block for block in blocks if block)
 
@@ -164,6 +165,13 @@ def _worth(decision: TrainingDecision) -> str:
         rows.append(["tokens/s", *rates])
     rows.append(["faster than none", *(probability(one.probability_faster) for _, one in columns)])
     return table(rows, align="l" * len(rows[0]))
+
+
+def _better(decision: TrainingDecision | None) -> str:
+    """Return the verdict at the depth that would be fastest, where it is another one."""
+    if decision is None:
+        return ""
+    return labelled("best depth", f"{decision.num_steps}. {decision.verdict}")
 
 
 def _break_even(decision: TrainingDecision) -> str:

@@ -2,14 +2,21 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.training.accept_length_path import AcceptLengthPath, projected_path
 from calibration.training.curves import AccuracyCurves
-from calibration.training.decision import NUM_DRAWS, TARGET_SPEEDUP, TrainingDecision, decide
+from calibration.training.decision import (
+    LITTLE_GAIN,
+    NUM_DRAWS,
+    TARGET_SPEEDUP,
+    TrainingDecision,
+    decide,
+)
 from calibration.training.family_facts import Bonus
 from calibration.training.log_acceptance import LogAcceptance, log_acceptance
 from calibration.training.projection import Projection, ProjectionRefused, curves_of, project
@@ -74,6 +81,8 @@ class Assessment:
     # accept lengths of the log at the served depth, of which the decision was made
     path: AcceptLengthPath | None
     decision: TrainingDecision | None  # what it is worth in serving
+    # the same at the depth that would be fastest, where nobody asked for another and it is faster
+    better: TrainingDecision | None = None
     undecided: str = ""  # why that cannot be said; empty where it can
 
     @property
@@ -107,7 +116,7 @@ def assess(log: TrainingLog, calibration: Calibration, question: TrainingQuestio
     found = log_acceptance(log)
     curves = curves_of(log, response_length=question.response_tokens)
     projection, refused = _projected(log, curves, question.until)
-    path, decision, undecided = None, None, _undecided(log, question)
+    path, decision, best, undecided = None, None, None, _undecided(log, question)
     if not undecided:
         try:
             served = _served(log, calibration, question)
@@ -117,24 +126,32 @@ def assess(log: TrainingLog, calibration: Calibration, question: TrainingQuestio
             undecided = str(error)
         else:
             found = log_acceptance(log, served.num_steps)
-            path = _path(log, found, served.num_steps, projection, question.until)
+            ends = projection is not None and bool(projection.end_step or question.until)
+            known = partial(_path, log, projection=projection, until=question.until)
+            decided = partial(
+                decide,
+                calibration,
+                target_speedup=question.target_speedup,
+                transfer=None if _is_served(found) else question.transfer,
+                seconds_per_step=question.seconds_per_step,
+                why_not_projected=_why_not(projection, refused),
+            )
+            path = known(found, served.num_steps)
             if path is None:
                 undecided = (
                     "an accept length cannot be computed from what the log prints "
                     f"({', '.join(sorted(log.codes)) or 'no accuracy by depth'})"
                 )
             else:
-                ends = projection is not None and bool(projection.end_step or question.until)
-                decision = decide(
-                    calibration,
-                    path,
-                    served,
-                    target_speedup=question.target_speedup,
-                    transfer=None if _is_served(found) else question.transfer,
-                    seconds_per_step=question.seconds_per_step,
-                    finished=_finished(log, path, end_known=ends),
-                    why_not_projected=_why_not(projection, refused),
-                )
+                finished = _finished(log, path, end_known=ends)
+                decision = decided(path, served, finished=finished)
+                best, given = decision, question.configuration
+                for depth in range(1, log.depths + 1) if given.num_steps is None else ():
+                    at_depth = replace(question, configuration=given._replace(num_steps=(depth,)))
+                    other = known(log_acceptance(log, depth), depth)
+                    if other is not None and depth != served.num_steps:
+                        there = _served(log, calibration, at_depth)
+                        best = _faster(best, decided(other, there, finished=finished))
     end = None if decision is None or decision.end is None else decision.end.step
     return Assessment(
         log=log,
@@ -145,6 +162,7 @@ def assess(log: TrainingLog, calibration: Calibration, question: TrainingQuestio
         courses=_courses(log, found, curves, projection if end is not None else None, end),
         path=path,
         decision=decision,
+        better=None if best is decision else best,
         undecided=undecided,
     )
 
@@ -183,6 +201,17 @@ def _path(
         return projected_path(projection, num_steps, until=until, log_sd=log_sd)
     draws = found.acceptance.draws(NUM_DRAWS, np.random.default_rng(_SEED))
     return AcceptLengthPath.of_now(draws, log.last_step)
+
+
+def _speedup_at_last(decision: TrainingDecision) -> float:
+    """Return the median speed-up in serving of the finished run, or of now where that is all."""
+    return (decision.end or decision.now).expected.speedup.median
+
+
+def _faster(one: TrainingDecision, other: TrainingDecision) -> TrainingDecision:
+    """Return the other of two depths where it is faster by more than equal runs differ."""
+    gain = _speedup_at_last(other) / _speedup_at_last(one)
+    return other if gain > 1.0 + LITTLE_GAIN else one
 
 
 def _is_served(found: LogAcceptance) -> bool:

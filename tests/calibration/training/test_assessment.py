@@ -4,7 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from calibration.fit.fit import fit
 from calibration.training.assessment import Assessment, TrainingQuestion, assess
+from calibration.training.decision import VerdictCode
 from calibration.training.reading import read_training_log
 from specmodel.acceptance import TransferFactor
 from specmodel.ask import Ask
@@ -13,6 +15,7 @@ from specmodel.errors import ParameterError, UsageError
 from tests.calibration.training.log_texts import train_line, val_line
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "training"
+EXAMPLES = Path(__file__).parents[3] / "calibration" / "data" / "examples"
 EXACT = TransferFactor(median=1.0, sd=0.0, scatter=0.0)
 
 
@@ -160,3 +163,26 @@ def test_equal_questions_have_equal_answers(run_log: Path) -> None:
     assert first is not None
     assert second is not None
     assert (first.now, first.end, first.gain) == (second.now, second.end, second.gain)
+
+
+def test_the_best_depth_is_judged_beside_that_of_the_log() -> None:
+    rig = fit(EXAMPLES / "bench.csv")
+    log = read_training_log(EXAMPLES / "train.log")
+    found = assess(log, rig, TrainingQuestion(configuration=Ask(), until=7500))
+    assert found.decision is not None
+    assert (found.decision.num_steps, found.decision.code) == (5, VerdictCode.ROUND_COST_TOO_HIGH)
+    by_depth = {
+        depth: assess(log, rig, TrainingQuestion(configuration=Ask(num_steps=(depth,)), until=7500))
+        for depth in range(1, 6)
+    }
+    ends = {
+        depth: one.decision.end.expected.speedup.median
+        for depth, one in by_depth.items()
+        if one.decision is not None and one.decision.end is not None
+    }
+    assert found.better is not None
+    assert ends[found.better.num_steps] > 0.98 * max(ends.values()) > ends[5]
+    alone = by_depth[found.better.num_steps]
+    assert alone.decision is not None
+    assert alone.decision.verdict == found.better.verdict
+    assert alone.better is None  # who names a depth asks for it
