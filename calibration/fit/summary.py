@@ -10,12 +10,8 @@ from numpy.typing import NDArray
 
 from calibration.fit.diagnosis import Diagnosis, diagnose, remarks
 from calibration.fit.fit import Fit, fit_points
-from calibration.fit.identifiable import (
-    Untold,
-    constants_in_play,
-    next_measurements,
-    untold_constants,
-)
+from calibration.fit.identifiable import Untold, constants_in_play, untold_constants
+from calibration.fit.next_measurements import next_measurements
 from calibration.points.arrays import SystemRows
 from calibration.points.packaged import PackagedTable
 from calibration.points.reading import read_points
@@ -114,7 +110,7 @@ def summary(made: Fit, *, packaged: bool = False) -> FitSummary:
         residuals=residuals(calibration, made.rows),
         in_play=constants_in_play(calibration),
         untold=untold_constants(calibration),
-        next_measurements=next_measurements(calibration),
+        next_measurements=next_measurements(calibration, made.rows, calibration.prior),
         diagnosis=diagnose(calibration, explanation) if calibration.baseline_known else None,
         remarks=remarks(calibration),
         notes=(*_notes(read, calibration, explanation, packaged=packaged), *_cost_notes(costs)),

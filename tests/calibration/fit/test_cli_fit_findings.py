@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from calibration.fit.diagnosis import diagnose
-from calibration.fit.identifiable import constants_in_play, next_measurements, untold_constants
+from calibration.fit.identifiable import constants_in_play, untold_constants
+from calibration.fit.next_measurements import next_measurements
 from calibration.fit.summary import FitSummary, fit_summary
 from calibration.report.fit_text import fit_text
 from specmodel.calibration import Calibration
