@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from calibration.readers.columns import (
@@ -42,6 +43,8 @@ _RUNS = re.compile(r"(?:runs?|#|mean of|avg of|n ?=)? ?\d+(?: ?/ ?(?:run |#)?\d+
 _NUMERAL = re.compile(r"(?<![\w.-])\d+(?![\w.-])")
 _NOT_TOKENS = ("req", "token/req", "k", "ktok", "ktokens", "kb", "mb")
 _TIMES = ("latency", "time", "speed")
+_LONGEST = 120  # characters of a heading
+_MOST_COLUMNS = 1000
 _WORST = 10_000  # rank of a median beside a mean
 
 
@@ -99,7 +102,7 @@ def normalised_name(written: str) -> str:
 
 def canonical_name(written: str) -> str | None:
     """Return the canonical column that a name stands for, None where it is not known."""
-    found = _meaning(0, _BRACKETS.sub(" ", written))
+    found = _meaning(_BRACKETS.sub(" ", written))
     known = found.column is not None and not found.in_cells
     return found.column.name if known and found.column in COLUMNS else None
 
@@ -163,7 +166,13 @@ def match_header(
     then the aliases in their order, then the first), and the other counts as not known. `families`
     says whether the cells of a column have a unit of a rate or of a time.
     """
-    read = [_meaning(index, written) for index, written in enumerate(names) if written.strip()]
+    read = [
+        replace(_meaning(written), index=index)
+        if index < _MOST_COLUMNS
+        else HeaderColumn(index=index, written=written.strip(), column=None)
+        for index, written in enumerate(names)
+        if written.strip()
+    ]
     rates = {one.column.name for one in read if one.column is not None and not one.in_cells}
     for place, one in enumerate(read):
         if one.column is not None and one.in_cells:
@@ -190,11 +199,14 @@ def _key(column: HeaderColumn) -> tuple[object, ...]:
     return name, column.given, column.index if name == "position_rate" else -1
 
 
-def _meaning(index: int, written: str) -> HeaderColumn:
-    """Return what one heading means."""
+@lru_cache(maxsize=4096)
+def _meaning(written: str) -> HeaderColumn:
+    """Return what one heading means, wherever it stands."""
+    if len(written) > _LONGEST:
+        return HeaderColumn(index=0, written=written.strip(), column=None)
     text = plain(written)
     given = _given(text)
-    unknown = HeaderColumn(index=index, written=written.strip(), column=None, given=given)
+    unknown = HeaderColumn(index=0, written=written.strip(), column=None, given=given)
     text = _GIVEN.sub(" ", text)
     name = normalised_name(text)
     remarks = [_BLANKS.sub("_", one.strip()).casefold() for one in _BRACKETS.findall(text)]

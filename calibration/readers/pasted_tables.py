@@ -1,5 +1,6 @@
 """Tables as people paste them: drawn with bars or aligned, in a page of prose, on their side."""
 
+from itertools import islice
 from typing import Final
 
 from calibration.readers.header import match_header
@@ -8,6 +9,7 @@ from calibration.readers.reading import Reading, SourceText
 from calibration.readers.text_tables import Table, page_tables, split_table, transposed
 
 FORMAT: Final = "pasted_table"
+_MOST_TABLES = 500  # of a page
 
 
 def recognise(head: str) -> bool:
@@ -23,7 +25,7 @@ def read(source: SourceText) -> Reading:
 def _tables(text: str) -> list[Table]:
     """Return the tables of a page that are about points, upright."""
     upright = []
-    for table in page_tables(text):
+    for table in islice(page_tables(text), _MOST_TABLES):
         known = {one: known_names(one) for one in (table, transposed(table))}
         best = max(known, key=lambda one: len(known[one]))
         if about_points(known[best]):
@@ -33,7 +35,10 @@ def _tables(text: str) -> list[Table]:
 
 def understood(text: str) -> str:
     """Return what was understood of a text that is nearly a table of points, and what it lacks."""
-    tables = [*([one] if (one := split_table(text, is_known)) else []), *page_tables(text)]
+    tables = [
+        *([one] if (one := split_table(text, is_known)) else []),
+        *islice(page_tables(text), _MOST_TABLES),
+    ]
     nearest = max(
         (one for table in tables for one in (table, transposed(table))),
         key=lambda one: len(known_names(one)),

@@ -47,6 +47,7 @@ _RUNS = frozenset(
 _ONLY_DERIVING = frozenset(column.name for column in DERIVING) - {"speedup"}
 _LARGEST_SPREAD = 0.5  # beyond it, it is a percentage, or the runs were no repeats
 _MOST_REASONS = 3
+_MOST_GUESSES = 50  # columns of which the nearest known name is looked for
 _RESERVED = (
     "file",
     "line",
@@ -178,8 +179,8 @@ def read_tables(source: SourceText, tables: Sequence[Table], format_name: str) -
             column = names.get(row.column, row.column)
             dropped.append(replace(row, path=source.path, line=row.line or run.line, column=column))
         unknown = [
-            _unknown(column.written, layout)
-            for column in layout.columns
+            _unknown(column.written, layout, guess=place < _MOST_GUESSES)
+            for place, column in enumerate(layout.columns)
             if column.column is None and column.index not in layout.labels
         ]
         if unknown:
@@ -468,7 +469,7 @@ def _no_points(dropped: list[LeftOut]) -> str:
     return f"no usable row: {reasons}" + (f"; and {more} more" if more > 0 else "")
 
 
-def _unknown(written: str, layout: _Layout) -> str:
+def _unknown(written: str, layout: _Layout, *, guess: bool) -> str:
     """Return what is said of a column whose meaning is not known or already given."""
     meaning = canonical_name(written)
     if meaning in layout.by_name:
@@ -476,6 +477,6 @@ def _unknown(written: str, layout: _Layout) -> str:
         return f"column {written!r} means {meaning}, which {other!r} gives; kept as it is"
     if meaning is not None:
         return f"column {written!r} has a unit that {meaning} cannot have; kept as it is"
-    close = closest_name(written)
+    close = closest_name(written) if guess else None
     hint = f"; did you mean {close!r}?" if close else ""
     return f"column {written!r} is not known; kept as it is{hint}"

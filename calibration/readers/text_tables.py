@@ -12,6 +12,7 @@ SEPARATORS = (",", ";", "\t")
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _SEPARATOR_LINE = re.compile(r"\s*\"?sep=(.)\"?\s*", re.IGNORECASE)
+_MOST_NAMES = 1000  # of a header, to find out what separates them
 _LONGEST_CELL_LINES = 500  # a quote that is not closed by then was none
 
 
@@ -75,7 +76,7 @@ def _best_separator(lines: list[str], index: int, is_known_name: Callable[[str],
 
     def score(separator: str) -> tuple[int, int]:
         cells = next(_records(lines, index, separator)).cells
-        return sum(map(is_known_name, cells)), len(cells)
+        return sum(map(is_known_name, cells[:_MOST_NAMES])), len(cells)
 
     return max(SEPARATORS, key=score)
 
@@ -148,7 +149,7 @@ _PAIR = re.compile(
     r"(?=[\s,;|:)]|$)"
 )
 _FEW_PAIRS = 2
-_HTML_ROW = re.compile(r"<tr[^<>]{0,200}>(.{0,4000}?)</tr>", re.DOTALL | re.IGNORECASE)
+_HTML_ROW = re.compile(r"<tr[^<>]{0,200}>((?:(?!<tr).){0,4000}?)</tr>", re.DOTALL | re.IGNORECASE)
 _HTML_CELL = re.compile(r"<t[hd][^<>]{0,200}>(.*?)</t[hd]>", re.DOTALL | re.IGNORECASE)
 _MOST_CHARACTERS = 4000  # of a row; what is longer is no row of a table
 

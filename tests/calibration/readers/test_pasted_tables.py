@@ -14,6 +14,7 @@ import pytest
 from calibration.readers import Reading, SourceText, points_csv, recognise_file
 from calibration.readers.pasted_tables import read, recognise
 from specmodel.errors import FormatError
+from tests.calibration.mutations import at_most
 from tests.extent import extent
 
 NAMES = {
@@ -574,3 +575,21 @@ def test_emitted_and_accepted_tokens_give_the_rounds() -> None:
 def test_generated_tokens_are_drafted_or_emitted_ones() -> None:
     text = table("| k | accepted/generated | tok/s |", "| 3 | 50% | 90 |")
     assert "can mean several things" in question(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tr>" * 200_000,
+        "a  b\n1  2\n\n" * 40_000,
+        "k=1 tok/s=2 x=3\n" * 20_000,
+        ",".join(f"column {number} (ms)" for number in range(50_000)),
+        "|" * 900_000,
+        ("|" + " tok/s |" * 600 + "\n") * 150,
+    ],
+    ids=["rows of HTML", "tables", "pairs", "columns", "bars", "wide rows"],
+)
+def test_what_only_looks_like_tables_is_looked_at_in_bounded_time(text: str) -> None:
+    with at_most(10):
+        assert not points_csv.recognise(text)
+        recognise(text)
