@@ -14,7 +14,7 @@ from specmodel.statistics import NORMAL_95
 
 # A cold prediction from one number needs nothing of the acceptance models, so they load on demand.
 if TYPE_CHECKING:
-    from specmodel.acceptance import FullAccuracy
+    from specmodel.acceptance import FullAccuracy, TransferFactor
     from specmodel.acceptance.other_depth import CarriedAcceptLength, TailSpread
 
 Array = NDArray[np.float64]
@@ -45,6 +45,7 @@ class AcceptLengths(NamedTuple):
     measured_depth: int | None
     curve: "FullAccuracy | None"
     notes: tuple[Note, ...]
+    transfer: "TransferFactor | None" = None
 
 
 def accept_lengths(
@@ -73,18 +74,15 @@ def accept_lengths(
         found = _from_points(ask, configurations, points)
     if not ask.from_training:
         return found
-    from specmodel.acceptance import TRANSFER_PRIOR
+    from specmodel.acceptance import transfer_prior, transfer_words
 
-    width = math.exp(NORMAL_95 * TRANSFER_PRIOR.total_sd)
-    median = TRANSFER_PRIOR.median
-    transfer = Note(
-        "transfer",
-        f"from training log to server, accept length - 1 is taken times {median:g} (90 %: "
-        f"{median / width:.2f} to {median * width:.2f}), a prior; the accept length of one served "
-        "checkpoint replaces it",
+    transfer = transfer_prior(matched=ask.matched_prompts)
+    said = f"{transfer_words(transfer)}; the accept length of one served checkpoint replaces it"
+    served = [_served(*each, transfer) for each in zip(found.values, configurations, strict=True)]
+    notes = (*found.notes, Note("transfer", said))
+    return found._replace(
+        values=tuple(served), as_logged=found.values, transfer=transfer, notes=notes
     )
-    served = tuple(map(_served, found.values, configurations))
-    return found._replace(values=served, as_logged=found.values, notes=(*found.notes, transfer))
 
 
 def accept_length_draws(
@@ -109,11 +107,9 @@ def accept_length_draws(
     signed = np.where(before, -log_sd, log_sd)
     drawn = median * np.exp(signed * rng.standard_normal((num_draws, 1)))
     drawn = np.clip(drawn, 1.0, np.maximum(steps + 1.0, median))
-    if found.as_logged is not None:
-        from specmodel.acceptance import TRANSFER_PRIOR
-
-        error = TRANSFER_PRIOR.total_sd * rng.standard_normal((num_draws, 1))
-        factor = TRANSFER_PRIOR.median * np.exp(error)
+    if found.transfer is not None:
+        error = found.transfer.total_sd * rng.standard_normal((num_draws, 1))
+        factor = found.transfer.median * np.exp(error)
         drawn = np.clip(1.0 + factor * (drawn - 1.0), 1.0, np.maximum(steps + 1.0, median))
     return np.asarray(drawn)
 
@@ -412,17 +408,17 @@ def _tree_note(configurations: Sequence[Configuration]) -> list[Note]:
     return [Note("chain_acceptance_for_a_tree", what)] if tree else []
 
 
-def _served(logged: AcceptLength, configuration: Configuration) -> AcceptLength:
+def _served(
+    logged: AcceptLength, configuration: Configuration, transfer: "TransferFactor"
+) -> AcceptLength:
     """What a server is expected to reach where a training log says this."""
-    from specmodel.acceptance import TRANSFER_PRIOR
-
     longest = longest_accept_length(configuration)
     median, most = logged.estimate.median, math.inf if longest is None else longest
     accepted = median - 1.0
     if accepted <= 0.0:
         return logged
-    served = TRANSFER_PRIOR.median * accepted
-    log_sd = math.hypot(TRANSFER_PRIOR.total_sd, logged.log_sd * median / accepted)
+    served = transfer.median * accepted
+    log_sd = math.hypot(transfer.total_sd, logged.log_sd * median / accepted)
     width = math.exp(NORMAL_95 * log_sd)
     estimate = Estimate(
         min(1.0 + served, most), 1.0 + served / width, min(1.0 + served * width, most)

@@ -20,7 +20,8 @@ class Ask(NamedTuple):
     """Everything that a user knows and wants; None for what is taken from the calibration.
 
     Acceptance is one of a number, full or conditional accuracies; `accept_depth` is the depth at which it
-    was served, `from_training` marks values of a training log. `num_steps` are the depths to answer for.
+    was served, `from_training` marks values of a training log, `matched_prompts`
+    whether its prompts are like the served ones. `num_steps` are the depths to answer for.
     """
 
     accept_length: float | AcceptLength | None = None
@@ -28,6 +29,7 @@ class Ask(NamedTuple):
     conditional_accuracy: tuple[float, ...] | None = None
     accept_depth: int | None = None
     from_training: bool = False
+    matched_prompts: bool | None = None
     num_steps: tuple[int, ...] | None = None
     topk: float | None = None
     num_draft_tokens: float | None = None

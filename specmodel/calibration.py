@@ -251,6 +251,7 @@ class Calibration:
         num_steps: float | Iterable[float] | None = None,
         accept_depth: int | None = None,
         from_training: bool = False,
+        matched_prompts: bool | None = None,
         topk: float | None = None,
         num_draft_tokens: float | None = None,
         batch_size: float | None = None,
@@ -277,6 +278,8 @@ class Calibration:
             `depth`, [tokens].
         from_training : bool
             Whether the acceptance is that of a training log.
+        matched_prompts : bool, optional
+            Whether the served prompts are like its data; by default that is not known.
         topk, num_draft_tokens, batch_size, context_tokens : float, optional
             Tree and load.
         workload : str, optional
@@ -315,6 +318,7 @@ class Calibration:
             num_steps=num_steps,
             accept_depth=accept_depth,
             from_training=from_training,
+            matched_prompts=matched_prompts,
             topk=topk,
             num_draft_tokens=num_draft_tokens,
             batch_size=batch_size,

@@ -272,6 +272,9 @@ load_options = partial(
 )
 """Tree and load of a configuration; each command has its own --depth."""
 
+MATCHED: Final = {"training": None, "training-matched": True, "training-unmatched": False}
+"""Whether the served prompts are like the data of a training log, as --accuracy-from says it."""
+
 LOAD: Final = ("topk", "num_draft_tokens", "batch_size", "context_tokens")
 """Parameters of `load_options`."""
 

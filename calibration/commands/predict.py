@@ -10,6 +10,7 @@ from calibration.commands.options import (
     DEEPEST,
     DEFAULT_CALIBRATION,
     INPUT_FILE,
+    MATCHED,
     Accuracies,
     Change,
     Depths,
@@ -71,9 +72,9 @@ _NOT_AT_A_RATE = ("--batch-size", "--baseline", "--target-speedup", "--claim", "
 @click.option("--log", type=INPUT_FILE, help="Training log; see also `specmodel train`.")
 @click.option(
     "--accuracy-from",
-    type=click.Choice(["served", "training"]),
-    help="Where the acceptance was measured; training is transferred to serving.  [default: served, "
-    "of --log training]",
+    type=click.Choice(["served", *MATCHED]),
+    help="Where the acceptance was measured; that of training is transferred to serving, surer where the "
+    "served prompts are known to be like its data or not.  [default: served, of --log training]",
 )
 @click.option(
     "--depth",
@@ -181,8 +182,8 @@ def command(
     if points is not None:
         _predict_points(known, points, source=source, as_json=as_json)
         return
-    from_training = (accuracy_from or ("training" if log else "served")) == "training"
-    ask = Ask(**asked, from_training=from_training)
+    source_of = accuracy_from or ("training" if log else "served")
+    ask = Ask(**asked, from_training=source_of in MATCHED, matched_prompts=MATCHED.get(source_of))
     changes = changes if drafter is None else (*changes, ("draft.record", str(drafter)))
     try:
         if log is not None:

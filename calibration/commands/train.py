@@ -11,6 +11,7 @@ from calibration.commands.options import (
     DEEPEST,
     INPUT_FILE,
     LOAD,
+    MATCHED,
     Number,
     ServedPairs,
     Until,
@@ -81,6 +82,13 @@ _MOST_SECONDS = 1e6
     help="Accept length of a similar drafter by its log, and as served at the same depth.",
 )
 @click.option(
+    "--accuracy-from",
+    type=click.Choice([*MATCHED]),
+    default="training",
+    show_default=True,
+    help="Whether the served prompts are known to be like the training data.",
+)
+@click.option(
     "--response-tokens",
     type=click.FloatRange(min=1, max=_MOST_TOKENS),
     help="Mean response length of the training data, to correct the bias at its edges.",
@@ -118,6 +126,7 @@ def command(
     bench: tuple[Path, ...],
     depth: int | None,
     served_pairs: tuple[tuple[float, float], ...],
+    accuracy_from: str,
     family: str | None,
     correct_alias: bool,
     accuracy_kind: str | None,
@@ -151,7 +160,7 @@ def command(
     load = {name: asked.pop(name) for name in LOAD}
     question = TrainingQuestion(
         configuration=Ask(num_steps=None if depth is None else (depth,), **load),
-        transfer=_transfer(served_pairs),
+        transfer=_transfer(served_pairs, matched=MATCHED[accuracy_from]),
         **asked,
     )
     try:
@@ -165,12 +174,12 @@ def command(
             raise
 
 
-def _transfer(pairs: tuple[tuple[float, float], ...]) -> "TransferFactor":
-    """What pairs of logged and served accept lengths say of the transfer."""
+def _transfer(pairs: tuple[tuple[float, float], ...], *, matched: bool | None) -> "TransferFactor":
+    """What pairs of logged and served accept lengths, and the prompts, say of the transfer."""
     from calibration.training.serving import transfer_of_pairs
 
     try:
-        return transfer_of_pairs(pairs)
+        return transfer_of_pairs(pairs, matched=matched)
     except ParameterError as error:
         which = {"offline": "logged"}.get(error.name, "served")
         raise click.UsageError(

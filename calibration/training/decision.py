@@ -14,7 +14,7 @@ from calibration.training.accept_length_path import AcceptLengthPath
 from calibration.training.offline_acceptance import spread_normal
 from calibration.training.serving import ServedAs
 from calibration.training.speedup_draws import SpeedupDraws, draw_speedups
-from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
+from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor, transfer_words
 from specmodel.calibration import Calibration
 from specmodel.errors import Note, ParameterError
 from specmodel.notes import calibration_notes, depth_note, prediction_notes
@@ -562,18 +562,11 @@ def _notes(
             )
         )
     if transfer is not None:
-        low, high = (
-            transfer.median * math.exp(side * NORMAL_95 * transfer.total_sd) for side in (-1, 1)
+        said = (
+            f"{transfer_words(transfer)}; other prompts than those of the training, or text that the "
+            "target model did not write, can halve it"
         )
-        known = "a prior" if transfer == TRANSFER_PRIOR else "learned, or given"
-        notes.append(
-            Note(
-                "transfer",
-                f"from training log to server, accept length - 1 is taken times {transfer.median:.2f} "
-                f"(90 %: {low:.2f} to {high:.2f}), {known}; other prompts than those of the training, "
-                "or text that the target model did not write, can halve it",
-            )
-        )
+        notes.append(Note("transfer", said))
     return tuple(notes)
 
 

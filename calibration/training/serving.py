@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
+from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor, transfer_prior
 from specmodel.ask import Ask, calibrated_depth, configurations, points_depth, workload_of
 from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError, UsageError
@@ -86,10 +86,12 @@ def updated_transfer(
     return prior.update([2.0] * len(served), served)
 
 
-def transfer_of_pairs(pairs: Sequence[tuple[float, float]]) -> TransferFactor:
+def transfer_of_pairs(
+    pairs: Sequence[tuple[float, float]], *, matched: bool | None = None
+) -> TransferFactor:
     """Return the transfer factor after pairs of accept lengths, by a log and as served."""
     points = [
         ServedPoint(offline=logged, served=served, drafter=f"pair {number}")
         for number, (logged, served) in enumerate(pairs, start=1)
     ]
-    return updated_transfer(points) if points else TRANSFER_PRIOR
+    return updated_transfer(points, transfer_prior(matched=matched))

@@ -11,3 +11,5 @@ from specmodel.acceptance.other_depth import (
 from specmodel.acceptance.other_depth import tail_spread as tail_spread
 from specmodel.acceptance.transfer import TRANSFER_PRIOR as TRANSFER_PRIOR
 from specmodel.acceptance.transfer import TransferFactor as TransferFactor
+from specmodel.acceptance.transfer import transfer_prior as transfer_prior
+from specmodel.acceptance.transfer import transfer_words as transfer_words

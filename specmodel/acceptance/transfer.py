@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from specmodel.acceptance.bounds import at_least
 from specmodel.errors import ParameterError
+from specmodel.statistics import NORMAL_95
 
 SCATTER_PRIOR_WEIGHT = 4.0
 """How many pairs the prior scatter counts for when pairs teach it."""
@@ -78,7 +79,41 @@ class TransferFactor:
             math.exp(mean), sd=1.0 / math.sqrt(total), scatter=math.sqrt(scatter2)
         )
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Central 90 % of the factor of one new pair."""
+        width = math.exp(NORMAL_95 * self.total_sd)
+        return self.median / width, self.median * width
+
 
 TRANSFER_PRIOR: Final = TransferFactor(median=0.85, sd=0.17, scatter=0.1)
 """Prior when the served prompts and stack match the training data: log-scale sd 0.2 in all,
 a judgement; three runs read as matching in [specmodel-paired-runs]_ have ratios 0.70 to 0.94."""
+
+TRANSFER_UNMATCHED: Final = TransferFactor(median=0.65, sd=0.46, scatter=0.1)
+"""Prior where they do not match: runs read so in [specmodel-paired-runs]_ have ratios 0.36 to 1.37."""
+
+TRANSFER_UNKNOWN: Final = TransferFactor(median=0.85, sd=0.387, scatter=0.1)
+"""Prior where nothing says whether they match: about the middle of those that do, with five of all six runs
+inside, .44 to 1.64. A judgement."""
+
+_WORDS: Final = {
+    TRANSFER_PRIOR: "a prior for served prompts like the training data",
+    TRANSFER_UNMATCHED: "a prior for other served prompts than the training data",
+    TRANSFER_UNKNOWN: "a prior where nothing says whether the served prompts are like the training data: "
+    "--accuracy-from training-matched or training-unmatched does",
+}
+
+
+def transfer_prior(*, matched: bool | None) -> TransferFactor:
+    """The prior for served prompts that are like the training data, or not; None where that is not known."""
+    return {None: TRANSFER_UNKNOWN, True: TRANSFER_PRIOR, False: TRANSFER_UNMATCHED}[matched]
+
+
+def transfer_words(transfer: TransferFactor) -> str:
+    """What a transfer factor does and what it rests on."""
+    low, high = transfer.interval
+    return (
+        f"from training log to server, accept length - 1 is taken times {transfer.median:.2f} "
+        f"(90 %: {low:.2f} to {high:.2f}), {_WORDS.get(transfer, 'learned, or given')}"
+    )

@@ -76,8 +76,13 @@ def test_full_accuracies_add_and_conditional_ones_multiply(specmodel: Run) -> No
 def test_a_list_gives_the_accept_length_of_every_measured_depth(
     specmodel: Run, depth: int, expected: float
 ) -> None:
-    answer = asked(specmodel, "--full", FULL, "--depth", str(depth))
-    assert answer["accept_length"]["median"] == pytest.approx(expected, abs=5e-4)
+    question = ("--full", FULL, "--depth", str(depth))
+    logged = asked(specmodel, *question, "--accuracy-from", "training")["as_logged"]
+    assert logged["accept_length"]["median"] == pytest.approx(expected, abs=5e-4)
+    # Served at depth 5, it says too little of shallower rounds.
+    served = asked(specmodel, *question)["accept_length"]
+    assert expected - 5e-4 <= served["median"] <= 1.09 * expected
+    assert (served["low"] < served["high"]) == (depth < 5)
 
 
 def test_the_jump_of_the_last_conditional_is_named(specmodel: Run) -> None:

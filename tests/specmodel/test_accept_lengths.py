@@ -189,7 +189,7 @@ def test_the_acceptance_of_a_chain_is_not_that_of_a_tree() -> None:
 
 
 def test_training_values_are_transferred_and_kept_as_logged() -> None:
-    asked = Ask(full_accuracy=FULL, from_training=True)
+    asked = Ask(full_accuracy=FULL, from_training=True, matched_prompts=True)
     found = accept_lengths(asked, at(5))
     assert found.as_logged is not None
     assert found.as_logged[0].estimate.median == pytest.approx(2.749)
@@ -213,7 +213,7 @@ def test_a_served_accept_length_stays_below_the_longest_path() -> None:
 
 
 def test_draws_have_the_spread_of_the_accept_lengths() -> None:
-    asked = Ask(full_accuracy=FULL, from_training=True)
+    asked = Ask(full_accuracy=FULL, from_training=True, matched_prompts=True)
     depths = [3, 5, 10]
     found = accept_lengths(asked, at(*depths))
     drawn = accept_length_draws(found, depths, num_draws=20_000, rng=np.random.default_rng(0))

@@ -71,7 +71,8 @@ def typed(asked: dict[str, Any]) -> list[str]:
         if value is not None:
             words += [option, str(value)]
     if asked.get("from_training"):
-        words += ["--accuracy-from", "training"]
+        prompts = {None: "", True: "-matched", False: "-unmatched"}[asked.get("matched_prompts")]
+        words += ["--accuracy-from", f"training{prompts}"]
     return words
 
 
@@ -167,6 +168,8 @@ def test_both_answer_or_refuse_the_same(
         {"accept_length": 2.75, "depth": 10, "accept_depth": 5, "claim": 3.1},
         {"accept_length": FullAccuracy(FULL), "depth": range(1, 11)},
         {"accept_length": FullAccuracy(FULL), "from_training": True},
+        {"accept_length": FullAccuracy(FULL), "from_training": True, "matched_prompts": True},
+        {"accept_length": FullAccuracy(FULL), "from_training": True, "matched_prompts": False},
         {"accept_length": -3.0},
         {"accept_length": 0.9},
         {"accept_length": 7.0, "depth": 3},
