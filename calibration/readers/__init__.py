@@ -16,6 +16,7 @@ from calibration.readers import (
     llamacpp_server_log,
     llamacpp_timings,
     modelopt_acceptance,
+    no_points,
     pasted_tables,
     points_csv,
     scraped_counters,
@@ -35,12 +36,10 @@ from calibration.readers import (
     trtllm_bench_console,
     trtllm_bench_report,
     trtllm_iteration_stats,
-    vllm_bench_offline,
     vllm_bench_serve,
     vllm_log,
     vllm_offline_example,
     vllm_request_metrics,
-    vllm_schedule,
 )
 from calibration.readers.columns import CANONICAL_NAMES, NUMBER_NAMES, TEXT_NAMES
 from calibration.readers.containers import container_names, is_wrapped, only, unwrapped
@@ -99,8 +98,7 @@ READERS: Final[tuple[Reader, ...]] = (
     sglang_dspark_cost_table,
     vllm_bench_serve,
     vllm_request_metrics,
-    vllm_bench_offline,
-    vllm_schedule,
+    *no_points.FORMATS,
     scraped_counters.VLLM,
     scraped_counters.LLAMACPP,
     trtllm_bench_report,

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from calibration.readers.vllm_schedule import parse_schedule
+from calibration.readers.no_points import FORMATS
 from calibration.tune.depth_by_batch import DepthRange, DepthSchedule, depth_schedule
 from calibration.tune.vllm import (
     ENGINES,
@@ -61,9 +61,15 @@ def test_a_made_schedule_comes_back_from_json_and_passes(flat_then_linear: Calib
     assert value == [[1, 2, 3], [3, 3, 2], [4, 7, 1], [8, 16, 0]]
 
 
-def test_a_schedule_comes_back_through_the_reader(flat_then_linear: Calibration) -> None:
+def test_a_schedule_covers_every_batch_once_and_is_recognised(
+    flat_then_linear: Calibration,
+) -> None:
     value = vllm_schedule(depth_schedule(flat_then_linear, {1: 1.70, 2: 2.15, 3: 2.40}))
-    assert parse_schedule(json.loads(vllm_config_text(value))) == tuple(map(tuple, value))
+    text = vllm_config_text(value)
+    assert [one.FORMAT for one in FORMATS if one.recognise(text)] == ["vllm_k_schedule"]
+    assert json.loads(text) == value
+    assert all(first <= last for first, last, _ in value)
+    assert all(one[1] + 1 == other[0] for one, other in pairwise(value))
 
 
 def test_a_schedule_that_begins_above_1_says_so(make_system: MakeSystem) -> None:
