@@ -27,7 +27,7 @@ SEEDS = sorted(
     if path.suffix != ".md" and not path.name.endswith(".expected.json")
 )
 SERVER_LOG = (ENGINES / "sglang" / "server_log_0.5.6.log").read_bytes()
-BUDGET = int(os.environ.get("SPECMODEL_FUZZ", extent(test=300, prove=6000)))
+BUDGET = int(os.environ.get("SPECMODEL_FUZZ", extent(test=180, prove=6000)))
 BATCHES = 6
 MOST_S = 10
 MOST_BYTES = extent(test=1 << 29, prove=1 << 30)

@@ -207,7 +207,7 @@ JUMP = np.where(np.arange(300) < 8, 0.010, 0.018) + 1e-4 * np.arange(300)
 """No captured graph above 8 requests."""
 
 
-@sample(4)
+@sample(3)
 @pytest.mark.parametrize("rounds", [fixed_length(100), any_length(99.5)], ids=["equal", "any"])
 @pytest.mark.parametrize(
     ("times_s", "rate"),

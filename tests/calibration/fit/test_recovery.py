@@ -16,7 +16,7 @@ from tests.extent import coverage_bounds, extent, sample
 
 Array = NDArray[np.float64]
 
-NUM_SYSTEMS = extent(test=250, prove=2000)
+NUM_SYSTEMS = extent(test=120, prove=2000)
 NORMAL_95 = 1.6448536269514722
 DEPTHS = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 7.0])
 WORKLOADS = 4

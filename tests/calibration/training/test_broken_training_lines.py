@@ -8,7 +8,7 @@ import pytest
 
 from calibration.training.records import RawLog
 from tests.calibration.training.fed_lines import fed
-from tests.extent import extent
+from tests.extent import extent, sample
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "training"
 NAMES = (
@@ -76,6 +76,7 @@ def test_mutated_logs_are_read_without_an_error(name: str) -> None:
                 assert all(len(column) == len(table) for column in table.columns.values())
 
 
+@sample(6)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_beginning_of_a_log_has_no_other_numbers_than_the_log(name: str) -> None:
     content = (FIXTURES / name).read_bytes()

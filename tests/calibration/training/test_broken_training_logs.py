@@ -26,7 +26,7 @@ SEEDS = sorted(
     for path in FIXTURES.iterdir()
     if path.suffix not in (".md", ".gz") and not path.name.endswith(".expected.json")
 )
-BUDGET = int(os.environ.get("SPECMODEL_FUZZ", extent(test=300, prove=6000)))
+BUDGET = int(os.environ.get("SPECMODEL_FUZZ", extent(test=180, prove=6000)))
 BATCHES = 6
 MOST_S = 10
 

@@ -1,6 +1,6 @@
 """Intervals of the end of generated runs whose truth is known.
 
-The settings of the projection were chosen on seeds 0 to 199; these runs are others, 30 of them in
+The settings of the projection were chosen on seeds 0 to 199; these runs are others, 20 of them in
 `make test` and 240 in `make prove`.
 """
 
@@ -14,7 +14,7 @@ from calibration.training.projection import ProjectionRefused, project
 from tests.calibration.training.run_generator import GeneratedRun, central, draw_run
 from tests.extent import PROVES, coverage_bounds, extent
 
-SEEDS = range(2000, 2000 + extent(test=30, prove=240))
+SEEDS = range(2000, 2000 + extent(test=20, prove=240))
 FRACTIONS = (0.2, 0.4, 0.6)
 
 pytestmark = pytest.mark.slow
@@ -90,11 +90,11 @@ def test_at_three_fifths_of_the_run_the_median_error_is_below_two_percent(
 
 def test_intervals_of_the_final_accuracies_cover_too(outcomes: dict[float, list[Outcome]]) -> None:
     rows = [row for fraction in FRACTIONS for row in outcomes[fraction]]
-    # of 90 projections the mean has an error of 0.03: three of them
+    # of 60 projections the mean has an error of 0.035
     low, high = (0.83, 0.95) if PROVES else (0.78, 0.97)
     assert low <= np.mean([row.depths_inside for row in rows]) <= high
 
 
 def test_the_projection_is_not_off_to_one_side(outcomes: dict[float, list[Outcome]]) -> None:
     errors = [row.median / row.true - 1.0 for rows in outcomes.values() for row in rows]
-    assert abs(np.median(errors)) < (0.01 if PROVES else 0.02)  # its error with 30 runs: 0.009
+    assert abs(np.median(errors)) < (0.01 if PROVES else 0.02)  # its error with 20 runs: 0.011

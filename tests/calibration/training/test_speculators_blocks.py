@@ -10,6 +10,7 @@ import pytest
 from calibration.training.lines import physical_lines
 from calibration.training.records import RawLog, Split
 from calibration.training.speculators_log import SpeculatorsBlocks, SpeculatorsLines
+from tests.extent import sample
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "training"
 INDENT = " " * 20
@@ -110,6 +111,7 @@ def generated(num_records: int, *, columns: int | None, damage: bool = False) ->
     return ("\n".join(lines) + "\n").encode()
 
 
+@sample(6)
 @pytest.mark.parametrize("size", [600, 9_000, 1 << 22])
 @pytest.mark.parametrize("columns", [None, 100, 160])
 @pytest.mark.parametrize("damage", [False, True])

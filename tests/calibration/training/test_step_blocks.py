@@ -10,7 +10,7 @@ from calibration.training.records import RawLog, Split
 from calibration.training.specforge_log import StepBlocks, StepDictionaries
 from tests.calibration.training.test_marked_lines import mutated, quickly, slowly
 from tests.calibration.training.test_speculators_blocks import as_text
-from tests.extent import extent
+from tests.extent import extent, sample
 
 EVALUATION = "step {}: {{'eval/avg_loss': 1.19, 'eval/per_position_acc': [0.61, nan]}}\n"
 BAR = "Training Epoch 0:  5%|# | {}/900 [00:12<10:11, 9.31it/s, loss=1.50, acc=0.51]"
@@ -51,6 +51,7 @@ def log_text(chance: random.Random, number: int, prefix: str = "") -> bytes:
     return "".join(lines).encode()
 
 
+@sample(7)
 @pytest.mark.parametrize("size", [700, 20_000, 1 << 22])
 @pytest.mark.parametrize(
     "prefix", ["", "[rank1]: ", "2026-05-02 10:11:12 INFO ", "Jan  1 10:00:00 host ", "position 5 "]

@@ -13,6 +13,7 @@ from specmodel.cost.relative import expected_experts
 from specmodel.errors import ParameterError, SpecModelError, UnknownKeyError
 from specmodel.rig import Rig, eagle3_passes, mtp_passes, served_model
 from specmodel.rig.served_model import LINK_CLASSES, link_prior
+from tests.extent import sample
 
 LLAMA = Rig(target="Llama-3.1-8B", device="H100", draft=Drafter(kind="lookup", work=None))
 QWEN = Rig(target="Qwen3-30B-A3B", device="H100", tp_size=4, interconnect="nvlink4")
@@ -46,6 +47,7 @@ def test_contexts_are_priced_apart_and_put_back_in_order() -> None:
     np.testing.assert_allclose(together, apart, rtol=1e-12)
 
 
+@sample(6)
 @pytest.mark.parametrize("block", [1, 7, 10_000])
 @pytest.mark.parametrize(
     "target",
