@@ -8,7 +8,7 @@ from calibration.readers.columns import RATE, SCOPES, TIME_UNITS, Column, Kind, 
 from calibration.readers.numerals import NumeralError, parse_list, parse_number
 from calibration.readers.reading import Cell
 from specmodel.errors import LeftOut
-from specmodel.units import KILO, PERCENT
+from specmodel.units import KIBI, KILO, PERCENT
 
 _LARGEST = 1e30  # beyond it nothing was measured, and products of three would overflow
 
@@ -82,6 +82,13 @@ def read_cell(
     ratio = faster(written, decimal_comma=decimal_comma) if column.name == "speedup" else None
     if ratio is not None:
         number, decimal_comma = str(ratio), False
+    elif (
+        found is not None
+        and found.unit == "k"
+        and column.name.endswith(("context_tokens", "output_tokens"))
+    ):
+        number = found.number
+        factor = KIBI if number.isdigit() and int(number).bit_count() == 1 else KILO  # 8k is 8192
     elif found is not None and found.unit not in {"", "%"}:
         own = _unit_factor(found.unit, column)
         number, factor = (found.number, own) if own is not None else (written, factor)

@@ -42,6 +42,8 @@ _POSITION = re.compile(
 _RUNS = re.compile(r"(?:runs?|#|mean of|avg of|n ?=)? ?\d+(?: ?/ ?(?:run |#)?\d+)*(?: runs?)?")
 _NUMERAL = re.compile(r"(?<![\w.-])\d+(?![\w.-])")
 _NOT_TOKENS = ("req", "token/req", "k", "ktok", "ktokens", "kb", "mb")
+_AROUND_KINDS = (*("baseline", "baseline alone", "negation", "speculative", "filler", "aggregate"),)
+_SHORT = 2  # words of a name that is nothing but a negation
 _TIMES = ("latency", "time", "speed")
 _LONGEST = 120  # characters of a heading
 _MOST_COLUMNS = 1000
@@ -70,7 +72,7 @@ _NAMES: Final[dict[str, tuple[Column, int, bool]]] = {
     for column in _KNOWN.values()
     for rank, name in enumerate((column.name, *column.aliases, *column.with_unit))
 }
-_AROUND: Final = WORDS["baseline"] | WORDS["speculative"] | WORDS["filler"] | WORDS["aggregate"]
+_AROUND: Final = frozenset().union(*(WORDS[kind] for kind in _AROUND_KINDS))
 _LONG = [
     re.escape(word)
     for word in _AROUND | WORDS["statistic"]
@@ -115,10 +117,17 @@ def closest_name(written: str) -> str | None:
 
 def role_of(text: str) -> str:
     """Return whether a text is of a run ``baseline`` or ``speculative``; empty where it says neither."""
-    words = set(_TOUCHING.sub(r"_\g<0>_", _BLANKS.sub("_", plain(text).casefold())).split("_"))
-    if words & WORDS["baseline"]:
-        return "baseline"
-    return "speculative" if words & WORDS["speculative"] else ""
+    name = _TOUCHING.sub(r"_\g<0>_", _NUMBERED.sub(r"\1", _BLANKS.sub("_", plain(text).casefold())))
+    words = [word for word in re.split(r"[_()\[\]=+]+", name) if word]
+    drafts = [word in WORDS["speculative"] or word in WORDS["draft"] for word in words]
+    alone = not any(drafts)
+    for place, word in enumerate(words):
+        before = word in WORDS["negation behind"] and any(drafts[max(place - 1, 0) : place])
+        near = any(drafts[place + 1 : place + 2]) or before  # no draft, draft off
+        negated = word in WORDS["negation"] and (near or (alone and len(words) <= _SHORT))
+        if word in WORDS["baseline"] or negated or (alone and word in WORDS["baseline alone"]):
+            return "baseline"
+    return "speculative" if any(word in WORDS["speculative"] for word in words) else ""
 
 
 def is_label(written: str) -> bool:

@@ -4,7 +4,7 @@ import pytest
 
 from calibration.readers import CANONICAL_NAMES, canonical_name
 from calibration.readers.columns import COLUMNS
-from calibration.readers.header import closest_name, match_header
+from calibration.readers.header import closest_name, match_header, role_of
 
 ALIASES = {  # the vocabulary that users are promised
     "accept_length": "acc_length, accept_len, acceptance_length, mean_acceptance_length, tau",
@@ -109,3 +109,25 @@ def test_the_unit_of_a_throughput_may_say_what_it_is_counted_over(written: str, 
 def test_a_unit_that_a_column_cannot_have_makes_it_unknown(written: str) -> None:
     (column,) = match_header([written])
     assert column.column is None
+
+
+@pytest.mark.parametrize(
+    ("label", "role"),
+    [
+        *(
+            (label, "baseline")
+            for label in ("off", "No", "none", "plain", "AR", "base", "baseline")
+        ),
+        *(
+            (label, "baseline")
+            for label in ("no spec", "MTP off", "without MTP", "w/o speculation")
+        ),
+        *((label, "baseline") for label in ("Baseline (no draft)", "no draft model", "Spec: off")),
+        *((label, "baseline") for label in ("non-speculative", "MTP=none", "disabled")),
+        *((label, "speculative") for label in ("EAGLE-3 (no tree)", "MTP, no thinking", "EAGLE3")),
+        *((label, "speculative") for label in ("base + EAGLE", "MTP without CUDA graphs")),
+        *((label, "") for label in ("default", "No tuning was done", "H100, no NVLink")),
+    ],
+)
+def test_the_name_of_a_run_says_whether_it_drafts(label: str, role: str) -> None:
+    assert role_of(label) == role

@@ -593,3 +593,8 @@ def test_what_only_looks_like_tables_is_looked_at_in_bounded_time(text: str) -> 
     with at_most(10):
         assert not points_csv.recognise(text)
         recognise(text)
+
+
+def test_a_context_in_thousands_is_read() -> None:
+    found = reading(table("| ctx | tok/s | tau |", "| 8k | 90 | 2.4 |", "| 100K | 60 | 2.3 |"))
+    assert [row.cells["context_tokens"] for row in found.rows] == [8192, 100_000]
