@@ -282,6 +282,7 @@ class DraftEngine:
     ) -> Bucket:
         """Bucket that serves a request."""
         padded = batch_bucket(batch_size)
+        check_range("batch_size", padded, 1, self.state.most_requests)
         return Bucket(
             batch_size=padded,
             num_steps=num_steps,
