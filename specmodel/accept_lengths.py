@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -211,15 +212,14 @@ def _on_measured_curves(
     mean = np.mean(accepted, axis=0)
     between = np.std(accepted, axis=0, ddof=min(1, len(accepted) - 1)) / np.maximum(mean, _ROUNDING)
     relative = np.sqrt(np.mean(np.square(spread), axis=0) + between**2)
-    width = np.exp(NORMAL_95 * relative)
-    bounds = zip(mean / width, mean, mean * width, relative, strict=True)
-    return [
-        AcceptLength(
-            estimate=Estimate(1.0 + float(one), 1.0 + float(low), 1.0 + float(high)),
-            log_sd=float(sd * one / (1.0 + one)),
-        )
-        for low, one, high, sd in bounds
-    ]
+    return list(map(_log_normal, mean.tolist(), relative.tolist()))
+
+
+def _log_normal(accepted: float, relative: float) -> AcceptLength:
+    """An accept length of so many accepted tokens, whose logarithm has so much spread."""
+    width = math.exp(NORMAL_95 * relative)
+    estimate = Estimate(1.0 + accepted, 1.0 + accepted / width, 1.0 + accepted * width)
+    return AcceptLength(estimate=estimate, log_sd=relative * accepted / (1.0 + accepted))
 
 
 def _chain(lengths: Mapping[int, float]) -> dict[int, float]:
@@ -282,16 +282,12 @@ def _from_list(
 def _both(one: AcceptLength, other: AcceptLength) -> AcceptLength:
     """An accept length that is known twice, each with its spread; one without is kept."""
     if not one.log_sd or not other.log_sd:
-        return one if not one.log_sd else other
-    shares = np.array([one.log_sd, other.log_sd]) ** -2.0
-    logs = np.log([[each.median, each.low, each.high] for each in (one.estimate, other.estimate)])
-    median = float(np.exp(shares @ logs[:, 0] / shares.sum()))
-    narrower = float(shares.max() / shares.sum()) ** 0.5
-    low, high = np.exp(
-        (logs[int(np.argmax(shares)), 1:] - logs[int(np.argmax(shares)), 0]) * narrower
-    )
-    estimate = Estimate(median, max(1.0, median * float(low)), median * float(high))
-    return AcceptLength(estimate=estimate, log_sd=float(shares.sum() ** -0.5))
+        return other if one.log_sd else one
+    accepted = np.array([each.estimate.median - 1.0 for each in (one, other)])
+    relative = np.array([one.log_sd, other.log_sd]) * (1.0 + 1.0 / np.maximum(accepted, _ROUNDING))
+    share = relative**-2.0
+    middle = np.exp(share @ np.log(np.maximum(accepted, _ROUNDING)) / share.sum())
+    return _log_normal(float(middle), float(share.sum() ** -0.5))
 
 
 def _from_number(
@@ -417,10 +413,7 @@ def _served(
     accepted = median - 1.0
     if accepted <= 0.0:
         return logged
-    served = transfer.median * accepted
     log_sd = math.hypot(transfer.total_sd, logged.log_sd * median / accepted)
-    width = math.exp(NORMAL_95 * log_sd)
-    estimate = Estimate(
-        min(1.0 + served, most), 1.0 + served / width, min(1.0 + served * width, most)
-    )
-    return AcceptLength(estimate=estimate, log_sd=log_sd * served / (1.0 + served))
+    served = _log_normal(transfer.median * accepted, log_sd)
+    one = served.estimate
+    return replace(served, estimate=Estimate(min(one.median, most), one.low, min(one.high, most)))
