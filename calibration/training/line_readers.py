@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from calibration.training.alike_blocks import AlikeBlocks, Pattern
 from calibration.training.lines import CutText, physical_lines, split_prefix
 from calibration.training.modelopt_log import ModelOptLines
 from calibration.training.records import RawLog
@@ -18,7 +19,7 @@ from calibration.training.small_trainers import (
     TorchSpecLines,
 )
 from calibration.training.specforge_log import SpecForgeLines
-from calibration.training.speculators_log import SpeculatorsBlocks, SpeculatorsLines
+from calibration.training.speculators_log import SpeculatorsLines
 
 # ---
 # Which lines of a block may be part of a record: most lines of some logs are not, and are passed over.
@@ -147,7 +148,7 @@ class LineReaders:
     def __init__(self, raw: RawLog) -> None:
         self.num_lines = 0
         self._speculators = SpeculatorsLines(raw)
-        self._blocks = SpeculatorsBlocks(self._speculators)
+        self._blocks = AlikeBlocks(self._learnt)
         self._specforge = SpecForgeLines(raw)
         self._readers: list[FamilyLines] = [
             self._speculators,
@@ -159,14 +160,18 @@ class LineReaders:
         """Take some whole lines in UTF-8; the last ones of a file may lack the line end."""
         first_line = self.num_lines + 1
         for line, rest in self._blocks.rest(first_line, block):
-            for at, lines in self._specforge.steps.rest(line, rest, self._is_specforge):
-                self._feed_groups(at, lines)
+            self._feed_groups(line, rest)
         self.num_lines += block.count(b"\n")
 
     def finish(self) -> None:
         """End a file: nothing that is open goes on in the next one."""
         for reader in self._readers:
             reader.finish()
+
+    def _learnt(self) -> Iterator[Pattern]:
+        """Yield patterns of the records that are new."""
+        yield from self._speculators.learnt()
+        yield from self._specforge.learnt(self._is_specforge)
 
     def _is_specforge(self) -> bool:
         """Return whether SpecForge is asked first: its dictionaries are not offered to others then."""

@@ -143,7 +143,7 @@ def half_unit(text: str) -> float | None:
 # ---
 # Many printed numbers at once.
 _MOST_KNOWN: Final = 1 << 16
-_FEWEST_AT_ONCE: Final = 32  # below it, one by one is faster
+_FEWEST_AT_ONCE: Final = 512  # below it, one by one is faster
 _MOST_DIGITS: Final = 15  # that a double holds exactly
 _POINT = ord(".")
 _ZERO = ord("0")
@@ -166,19 +166,15 @@ class PrintedNumbers(dict[bytes, float]):
         """Return itself: what is known of a text holds everywhere."""
         return self
 
-    def column(self, texts: Sequence[bytes]) -> Array:
-        """Return printed numbers, each the double that is nearest to what was printed."""
-        numbers = _of_one_form(texts) if len(texts) >= _FEWEST_AT_ONCE else None
-        if numbers is None:
-            numbers = np.fromiter(map(self.__getitem__, texts), np.float64, len(texts))
-        return numbers
-
     def table(self, rows: Sequence[Sequence[bytes]]) -> Array:
         """Return printed numbers of different widths, shape (columns, rows)."""
         texts = list(chain.from_iterable(rows))
-        numbers, others = _of_many_forms(texts)
-        for place in others.tolist():
-            numbers[place] = self[texts[place]]
+        if len(texts) < _FEWEST_AT_ONCE:
+            numbers = np.fromiter(map(self.__getitem__, texts), np.float64, len(texts))
+        else:
+            numbers, others = _of_many_forms(texts)
+            for place in others.tolist():
+                numbers[place] = self[texts[place]]
         return np.ascontiguousarray(numbers.reshape(len(rows), -1).T)
 
 
@@ -201,31 +197,6 @@ def _of_many_forms(texts: Sequence[bytes]) -> tuple[Array, NDArray[np.intp]]:
     is_plain = (digits > 0) & (digits <= _MOST_DIGITS) & (points <= 1)
     is_plain &= digits + points == np.diff(ends, prepend=-1) - 1
     return whole / _POWERS[decimals], np.flatnonzero(~is_plain)
-
-
-def _of_one_form(texts: Sequence[bytes]) -> Array | None:
-    """Return numbers of which each has as many digits before and behind the point, else None.
-
-    A whole number of up to 15 digits divided by a power of ten is the double nearest to the decimal.
-    """
-    width = len(texts[0])
-    joined = b",".join(texts) + b","  # a comma where a digit is expected shows another width
-    if len(joined) != (width + 1) * len(texts):
-        return None
-    point = texts[0].find(b".")
-    characters = np.frombuffer(joined, np.uint8).reshape(len(texts), width + 1).T
-    places = [place for place in range(width) if place != point]
-    if not 0 < len(places) <= _MOST_DIGITS:
-        return None
-    if point >= 0 and (characters[point] != _POINT).any():
-        return None
-    whole = np.zeros(len(texts))
-    for place in places:
-        digit = characters[place] - np.uint8(_ZERO)  # what is below zero becomes large
-        if (digit >= _DECIMAL).any():
-            return None
-        whole = whole * _DECIMAL + digit
-    return whole / float(_DECIMAL ** (width - 1 - point)) if point >= 0 else whole
 
 
 # ---

@@ -25,7 +25,7 @@ _PLACES: Final = {
 }
 _WHOLE: Final = {
     "loss": "total_loss",
-    **dict.fromkeys(("acc", "accuracy", "avg_acc", "mean_acc", "mean_accuracy"), "mean_marginal"),
+    **dict.fromkeys(("acc", "accuracy", "mean_acc", "mean_accuracy"), "mean_marginal"),
 }
 _DEPTH = re.compile(
     r"(?:(full|joint|cumulative|prefix|cond|conditional|marginal)_)?"

@@ -2,19 +2,16 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
-import numpy as np
-
+from calibration.training.alike_blocks import NUMBER, Pattern
 from calibration.training.lines import (
     MOST_DEPTHS,
     CutText,
     EpochBar,
     EpochBars,
     Numbers,
-    PrintedNumbers,
     dictionaries,
     finest,
     numbers_of,
@@ -74,7 +71,7 @@ class StepDictionaries:
     """Reads the dictionaries of steps."""
 
     def __init__(self, raw: RawLog) -> None:
-        self.raw = self._raw = raw
+        self._raw = raw
         # Keys of dictionaries that were read and may be taken in blocks, the oldest first.
         self.known: list[StepKeys] = []
         self.rounding: float | None = None
@@ -157,13 +154,7 @@ def _step_keys(keys: tuple[str, ...]) -> StepKeys | None:
 
 
 # ---
-# Many dictionaries of steps of SpecForge at once, where they look alike.
-#
-# A pattern is made from the keys of dictionaries that were read one by one; lines that match it are taken
-# many at a time. What does not match exactly is left to be read one by one: the result is the same.
-_MOST_RECORDS: Final = 4096  # that are taken at once
-_MOST_KNOWN: Final = 1 << 12
-_NUMBER = rb"([\d.e+-]{1,30})"
+# Patterns of dictionaries that look alike, for `AlikeBlocks`.
 _OTHER = rb"[^,'{}\r\n]{1,60}"
 _START = rb"([^\r\n{]{0,200}?)step (\d{1,12}): \{"
 _END = rb"\}[ ]{0,200}\n"
@@ -171,125 +162,12 @@ _RECORD = "step 1: {"  # how what stands behind a prefix begins
 _OTHERS_MARKS = ("position ", "Training Epoch ")  # of records that would be glued in front
 
 
-@dataclass(frozen=True, slots=True)
-class _Pattern:
-    """What dictionaries with certain keys look like."""
-
-    known: StepKeys
-    # Columns of `RecordTable` in the order in which the numbers are printed.
-    names: tuple[str, ...]
-    compiled: re.Pattern[bytes]
-    beginning: bytes
-
-
-@dataclass(slots=True)
-class StepBlocks:
-    """Takes the dictionaries that look alike out of blocks of a log."""
-
-    dictionaries: StepDictionaries  # what reads them one by one, and knows their keys
-    before: Callable[[], None]  # called before some are taken
-    _patterns: list[_Pattern] = field(init=False, default_factory=list)
-    _numbers: PrintedNumbers = field(init=False, default_factory=PrintedNumbers)
-    _streams: dict[bytes, str | None] = field(init=False, default_factory=dict)
-
-    def rest(
-        self, first_line: int, block: bytes, may_take: Callable[[], bool]
-    ) -> Iterator[tuple[int, bytes]]:
-        """Take dictionaries and yield what is left, in the order of the file."""
-        self._patterns += [_pattern(k) for k in self.dictionaries.known[len(self._patterns) :]]
-        found: dict[bytes, int] = {}
-        place = left = 0
-        while (start := self._next(block, place, found)) < len(block):
-            run = self._run(block, start)
-            if run is None:
-                place = block.find(b"\n", start) + 1 or len(block)
-                continue
-            pattern, place, groups = run
-            if left < start:
-                yield first_line, block[left:start]
-                first_line += block.count(b"\n", left, start)
-                left = start
-            if may_take() and self._take(pattern, groups, first_line):
-                first_line, left = first_line + len(groups), place
-        if left < len(block):
-            yield first_line, block[left:]
-
-    def _next(self, block: bytes, place: int, found: dict[bytes, int]) -> int:
-        """Return where the next line begins that may hold a dictionary of a pattern."""
-        first = len(block)
-        for pattern in self._patterns:
-            text = pattern.beginning
-            if found.get(text, -1) < place:  # no byte is searched twice
-                at = block.find(text, place)
-                found[text] = at if at >= 0 else len(block)
-            first = min(first, found[text])
-        if first == len(block):
-            return first
-        start = max(place, block.rfind(b"\n", place, first) + 1)
-        return max(start, block.rfind(b"\r", start, first) + 1)
-
-    def _run(
-        self, block: bytes, start: int
-    ) -> tuple[_Pattern, int, list[tuple[bytes, ...]]] | None:
-        """Return a pattern, where its dictionaries that begin at a place end, and their groups."""
-        alike = (one for one in self._patterns if one.compiled.match(block, start))
-        pattern = next(alike, None)
-        if pattern is None:
-            return None
-        matches, place = pattern.compiled.match, start
-        groups: list[tuple[bytes, ...]] = []
-        while len(groups) < _MOST_RECORDS:
-            match = matches(block, place)
-            if match is None or self._stream(match[1]) is None:
-                break
-            groups.append(match.groups())
-            place = match.end()
-        return (pattern, place, groups) if groups else None
-
-    def _stream(self, prefix: bytes) -> str | None:
-        """Return the label of a stream; None where what stands in front may be something else."""
-        if prefix not in self._streams:
-            if len(self._streams) >= _MOST_KNOWN:  # time stamps
-                self._streams.clear()
-            text = prefix.decode("utf-8", "replace")
-            label, behind = split_prefix(text + _RECORD)
-            is_sound = behind.endswith(_RECORD) and not any(mark in text for mark in _OTHERS_MARKS)
-            self._streams[prefix] = label if is_sound else None
-        return self._streams[prefix]
-
-    def _take(self, pattern: _Pattern, groups: list[tuple[bytes, ...]], first_line: int) -> bool:
-        """Add the dictionaries of a run; False where one is not sound: all are read one by one."""
-        try:
-            numbers = self._numbers.table([group[1:] for group in groups])
-        except ValueError:
-            return False
-        if not np.isfinite(numbers).all():
-            return False
-        columns: dict[str, Sequence[float] | Array] = {
-            "line": np.arange(first_line, first_line + len(groups), dtype=np.float64)
-        }
-        columns |= zip(pattern.names, numbers, strict=True)
-        self.before()
-        streams = [self._stream(group[0]) or "" for group in groups]
-        known, rounding = pattern.known, self.dictionaries.rounding
-        self.dictionaries.raw.extend(
-            FAMILY, known.split, "F4", columns, streams, hints=known.hints, rounding=rounding
-        )
-        return True
-
-
-def _pattern(known: StepKeys) -> _Pattern:
-    """Return what dictionaries with certain keys look like."""
-    names = {place: name for name, place in known.columns.items()}
-    keys = [re.escape(key.encode()) for key in known.keys]
-    values = [_NUMBER if place in names else _OTHER for place in range(len(keys))]
-    pairs = (b"'" + key + b"': " + value for key, value in zip(keys, values, strict=True))
-    return _Pattern(
-        known=known,
-        names=("step", *(names[place] for place in sorted(names))),
-        compiled=re.compile(_START + b", ".join(pairs) + _END),
-        beginning=b": {'" + known.keys[0].encode() + b"': ",
-    )
+def _label(before: bytes) -> str | None:
+    """Return the label of a stream; None where what stands in front may be something else."""
+    text = before.decode("utf-8", "replace")
+    label, behind = split_prefix(text + _RECORD)
+    is_sound = behind.endswith(_RECORD) and not any(mark in text for mark in _OTHERS_MARKS)
+    return label if is_sound else None
 
 
 _BAR = re.compile(r"\bTraining Epoch (\d{1,9})$", re.ASCII)
@@ -303,8 +181,7 @@ class SpecForgeLines:
         self._takes_open = takes_open
         self._bars = EpochBars(raw, _BAR, self._add_bar)
         self._dictionaries = StepDictionaries(raw)
-        # What takes dictionaries that look alike out of whole blocks.
-        self.steps = StepBlocks(self._dictionaries, self._bars.end)
+        self._num_patterns = 0
         self._epochs = EpochBlocks(raw, FAMILY, "F1", "Eval", takes_open)
         self._blocks = OpenBlocks(self._take_block, self._drop_block)
 
@@ -322,12 +199,45 @@ class SpecForgeLines:
             taken = self._dictionaries.take(line, stream, text) or taken
         return taken
 
+    def learnt(self, takes: Callable[[], bool]) -> Iterator[Pattern]:
+        """Yield patterns of the dictionaries that are new, for `AlikeBlocks`."""
+        new = self._dictionaries.known[self._num_patterns :]
+        self._num_patterns += len(new)
+        for known in new:
+            names = {place: name for name, place in known.columns.items()}
+            keys = [re.escape(key.encode()) for key in known.keys]
+            pairs = (
+                b"'" + key + b"': " + (NUMBER if place in names else _OTHER)
+                for place, key in enumerate(keys)
+            )
+            yield Pattern(
+                compiled=re.compile(_START + b", ".join(pairs) + _END),
+                beginning=b": {'" + known.keys[0].encode() + b"': ",
+                names=("step", *(names[place] for place in sorted(names))),
+                label=_label,
+                takes=takes,
+                store=partial(self._store, known),
+            )
+
     def finish(self) -> None:
         """End the last block and the last bar."""
         self._blocks.close()
         self._bars.end(is_last=True)
         self._epochs.takes_open = self._takes_open or FAMILY in self._raw.tables
         self._epochs.finish()
+
+    def _store(
+        self,
+        known: StepKeys,
+        columns: Mapping[str, Sequence[float] | Array],
+        streams: Sequence[str],
+    ) -> None:
+        """Add dictionaries that look alike."""
+        self._bars.end()
+        hints, rounding = known.hints, self._dictionaries.rounding
+        self._raw.extend(
+            FAMILY, known.split, "F4", columns, streams, hints=hints, rounding=rounding
+        )
 
     def _take_block(self, block: Block) -> None:
         """Take a complete block of an epoch or a step."""

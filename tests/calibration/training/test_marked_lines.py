@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from calibration.training.alike_blocks import AlikeBlocks
 from calibration.training.line_readers import LineReaders, line_groups
 from calibration.training.records import RawLog
 from tests.calibration.training.test_speculators_blocks import as_text, blocks_of, generated
@@ -52,9 +53,10 @@ def slowly(content: bytes, size: int) -> RawLog:
     """Return what is found where each line that no block of speculators takes is read."""
     raw = RawLog()
     readers = LineReaders(raw)
+    blocks = AlikeBlocks(readers._speculators.learnt)
     number = 1
     for block in blocks_of(content, size):
-        for line, rest in readers._blocks.rest(number, block):
+        for line, rest in blocks.rest(number, block):
             readers._feed_lines(line, rest)
         number += block.count(b"\n")
     readers.finish()

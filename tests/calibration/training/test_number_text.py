@@ -45,9 +45,13 @@ def test_numbers_of_a_column_are_the_doubles_that_python_reads() -> None:
     generator = np.random.default_rng(4)
     for decimals in (0, 1, 3, 6, 9):
         texts = [f"{number:.{decimals}f}".encode() for number in generator.random(500) * 9]
-        assert PrintedNumbers().column(texts).tolist() == [float(text) for text in texts]
+        assert PrintedNumbers().table([[one] for one in texts])[0].tolist() == [
+            float(text) for text in texts
+        ]
     mixed = [b"0.604", b"9.30e-04", b"-1", b"12.5", b"1.000"]
-    assert PrintedNumbers().column(mixed).tolist() == [float(text) for text in mixed]
+    assert PrintedNumbers().table([[one] for one in mixed])[0].tolist() == [
+        float(text) for text in mixed
+    ]
 
 
 @pytest.mark.parametrize(
@@ -64,13 +68,13 @@ def test_numbers_of_unequal_form_are_not_mixed_up(texts: list[bytes]) -> None:
         expected = [float(text) for text in texts]
     except ValueError:
         with pytest.raises(ValueError, match="could not convert"):
-            PrintedNumbers().column(texts)
+            PrintedNumbers().table([[one] for one in texts])[0]
     else:
-        assert PrintedNumbers().column(texts).tolist() == expected
+        assert PrintedNumbers().table([[one] for one in texts])[0].tolist() == expected
 
 
 def test_what_was_printed_is_kept_in_bounded_memory() -> None:
     numbers = PrintedNumbers()
     texts = [f"{number}e-9".encode() for number in range(70_000)]
-    assert math.isclose(numbers.column(texts)[-1], 69_999e-9)
+    assert math.isclose(numbers.table([[one] for one in texts])[0][-1], 69_999e-9)
     assert len(numbers) <= 1 << 16

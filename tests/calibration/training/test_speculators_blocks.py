@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from calibration.training.alike_blocks import AlikeBlocks
 from calibration.training.lines import physical_lines
 from calibration.training.records import RawLog, Split
-from calibration.training.speculators_log import SpeculatorsBlocks, SpeculatorsLines
+from calibration.training.speculators_log import SpeculatorsLines
 from tests.extent import sample
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "training"
@@ -38,7 +39,7 @@ def read_blocks(content: bytes, size: int) -> tuple[RawLog, int]:
     """Return the log and how many bytes were read line by line."""
     raw = RawLog()
     lines = SpeculatorsLines(raw)
-    blocks = SpeculatorsBlocks(lines)
+    blocks = AlikeBlocks(lines.learnt)
     number, rest_bytes = 1, 0
     for block in blocks_of(content, size):
         for line, rest in blocks.rest(number, block):

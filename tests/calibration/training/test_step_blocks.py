@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from calibration.training.line_readers import LineReaders
+from calibration.training.alike_blocks import AlikeBlocks
 from calibration.training.lines import physical_lines
 from calibration.training.records import RawLog, Split
-from calibration.training.specforge_log import StepBlocks, StepDictionaries
+from calibration.training.specforge_log import SpecForgeLines
 from tests.calibration.training.test_marked_lines import mutated, quickly, slowly
 from tests.calibration.training.test_speculators_blocks import as_text
 from tests.extent import extent, sample
@@ -69,17 +69,17 @@ def test_nearly_all_dictionaries_of_a_long_log_are_taken_in_blocks() -> None:
     chance = random.Random(1)  # noqa: S311
     content = "".join(dictionary(step, chance) for step in range(5000)).encode()
     raw = RawLog()
-    dictionaries = StepDictionaries(raw)
-    blocks = StepBlocks(dictionaries, lambda: None)
+    specforge = SpecForgeLines(raw)
+    blocks = AlikeBlocks(lambda: specforge.learnt(lambda: True))
     left, line = 0, 1
     for start in range(0, len(content), 1 << 18):
         first = content.rfind(b"\n", 0, start) + 1
         last = content.rfind(b"\n", 0, start + (1 << 18)) + 1
         block = content[first:last]
-        for at, rest in blocks.rest(line, block, lambda: True):
+        for at, rest in blocks.rest(line, block):
             left += len(rest)
             for number, stream, text in physical_lines([rest], first_line=at):
-                dictionaries.take(number, stream, text)
+                specforge.feed(number, stream, text)
         line += block.count(b"\n")
     assert left < len(content) / 3  # the first block, and what is not finite
     assert len(raw.table("specforge", Split.TRAIN)) == 5000
@@ -88,10 +88,11 @@ def test_nearly_all_dictionaries_of_a_long_log_are_taken_in_blocks() -> None:
 def test_dictionaries_that_another_family_waits_for_are_left_to_it() -> None:
     chance = random.Random(2)  # noqa: S311
     content = "".join(dictionary(step, chance) for step in range(50)).encode()
-    raw = RawLog()
-    readers = LineReaders(raw)
-    readers.feed(content)
-    assert readers._is_specforge()
-    blocks = readers._specforge.steps
-    assert b"".join(rest for _, rest in blocks.rest(1, content, lambda: False)) == content
-    assert sum(len(rest) for _, rest in blocks.rest(1, content, lambda: True)) < len(content) / 2
+    specforge = SpecForgeLines(RawLog())
+    for number, stream, text in physical_lines([content]):
+        specforge.feed(number, stream, text)
+    takes = [False]
+    blocks = AlikeBlocks(lambda: specforge.learnt(lambda: takes[0]))
+    assert b"".join(rest for _, rest in blocks.rest(1, content)) == content
+    takes[0] = True
+    assert sum(len(rest) for _, rest in blocks.rest(1, content)) < len(content) / 2
