@@ -80,6 +80,8 @@ def read_cell(
     number = written
     found = dressed(written) if column.kind is not Kind.LIST else None
     ratio = faster(written, decimal_comma=decimal_comma) if column.name == "speedup" else None
+    if column.name == "gain" and written.rstrip()[-1:] in {"x", "\N{MULTIPLICATION SIGN}"}:
+        ratio = (faster(written, decimal_comma=decimal_comma) or 0.0) - 1
     if ratio is not None:
         number, decimal_comma = str(ratio), False
     elif (

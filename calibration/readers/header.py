@@ -22,15 +22,15 @@ from calibration.readers.columns import (
 from calibration.readers.reading import Cell
 from specmodel.units import KILO, PERCENT
 
-_MARKUP = re.compile(r"<[^<>]{0,80}>|[*`\u2020\u2021\u2190-\u21ff\u25a0-\u25ff\u2b00-\u2bff]")
+_MARKUP = re.compile(r"<[^<>]{0,80}>|[*`#\u2020\u2021\u2190-\u21ff\u25a0-\u25ff\u2b00-\u2bff]")
 _BRACKETS = re.compile(r"[\(\[]([^()\[\]]*)[\)\]]")
 _BLANKS = re.compile(r"(?:[\s\-\u2010-\u2014_:,]|\.(?=[\s_]|$))+")
 _SCRIPTS = re.compile(r"(?<=[a-z0-9/])(?=[\u3040-\u9fff])|(?<=[\u3040-\u9fff])(?=[a-z0-9])")
 _SPECULATIVE_DECODING = re.compile(r"spec(?:ulative)?_decod(?:e|ing)(?=_|$)")
 _SCOPE = re.compile(r"(?:^|_)(?:per_|/)(user|request|req|sequence|stream|gpu|device|card)(?=_|$)")
 _GIVEN = re.compile(
-    r"(?<!\w)(k|depth|num_steps|num_speculative_tokens|gamma|\u03b3|nextn|bs|batch(?:[ _]size)?|"
-    r"concurrency|conc|\u5e76\u53d1)[ ]*[=:][ ]*(\d{1,6})(?!\w)",
+    r"(?<!\w)(k|depth|steps|num_steps|num_speculative_tokens|gamma|\u03b3|nextn|n_max|topk|eagle_topk|"
+    r"num_draft_tokens|bs|batch(?:[ _]size)?|concurrency|conc|\u5e76\u53d1)[ ]*[=:][ ]*(\d{1,6})(?!\w)",
     re.IGNORECASE,
 )
 _LLAMA_BENCH = re.compile(r"tg ?(\d{1,7})(?: @ d(\d{1,7}))?")
@@ -186,7 +186,8 @@ def match_header(
     for place, one in enumerate(read):
         if one.column is not None and one.in_cells:
             family = (families or {}).get(one.index)
-            other = _OTHER_RUN.get(one.column.name, "") if not one.named else ""
+            other = "" if one.named else _OTHER_RUN.get(one.column.name, "")
+            other = other if role_of(one.written) else ""
             is_time = one.column.name.endswith("_ms")
             beside = family == "number" and other in rates  # `base` beside `tok/s`
             if not beside and family != ("time" if is_time else "rate"):
@@ -236,7 +237,8 @@ def _meaning(written: str) -> HeaderColumn:
     if _POSITION.fullmatch(name) and tried is None:
         tried = name = "position_rate"
     of_run = tried == base != name
-    if tried is None and base in _TIMES:  # latency (ms/tok)
+    if tried is None and (base in _TIMES or {"k", "\u03c4", "\u03b3"} & {*remarks}):
+        # latency (ms/tok), or a symbol: draft tokens (k)
         tried = next((one for one in remarks if one in _NAMES), None)
         remarks = [one for one in remarks if one != tried]
         of_run = tried is not None

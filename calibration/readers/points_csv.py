@@ -352,12 +352,14 @@ def _complete(
     line, cells = parsed.line, dict(parsed.cells)
     notes: list[str] = []
     _derive(cells)
-    for name, left in meanings.items():
-        if name in cells and "accept_length" not in cells and number(cells, "num_steps") != 0:
-            found = meant(left, name, cells)
-            if isinstance(found, str):
-                return LeftOut(code="open_meaning", column=name, message=found)
-            cells["accept_length"] = found
+    if "accept_length" not in cells and number(cells, "num_steps") != 0:
+        found = {name: meant(left, name, cells) for name, left in meanings.items() if name in cells}
+        told = [length for length in found.values() if isinstance(length, float)]
+        if found and not told:
+            column, question = next(iter(found.items()))
+            return LeftOut(code="open_meaning", column=column, message=str(question))
+        if told:
+            cells["accept_length"] = told[0]
             notes.append("accept_length_from_rate")
     cells = {name: cell for name, cell in cells.items() if name not in _ONLY_DERIVING}
     speedup = number(cells, "speedup")

@@ -598,3 +598,31 @@ def test_what_only_looks_like_tables_is_looked_at_in_bounded_time(text: str) -> 
 def test_a_context_in_thousands_is_read() -> None:
     found = reading(table("| ctx | tok/s | tau |", "| 8k | 90 | 2.4 |", "| 100K | 60 | 2.3 |"))
     assert [row.cells["context_tokens"] for row in found.rows] == [8192, 100_000]
+
+
+def test_two_open_columns_of_which_one_is_decided_are_enough() -> None:
+    """Accepted tokens below 1 hold no bonus token: 1.78, and 2.62 at depth 3."""
+    found = reading(
+        table(
+            "| Draft tokens (k) | Mean accepted | Acceptance | TPOT ms | Base TPOT ms |",
+            "| 1 | 0.78 | 78% | 8.0 | 12.5 |",
+            "| 3 | 1.62 | 54% | 6.25 | 12.5 |",
+        )
+    )
+    assert [row.cells["accept_length"] for row in found.rows] == pytest.approx([1.78, 2.62])
+    assert [row.cells["num_steps"] for row in found.rows] == [1, 3]
+    assert [row.cells["output_tokens_per_s"] for row in found.rows] == [125, 160]
+
+
+def test_settings_in_the_name_of_a_run_are_its_own() -> None:
+    found = reading(
+        table(
+            "| Setup | Accept len | Tok/s | vs AR |",
+            "| AR | - | 60.2 | 1x |",
+            "| EAGLE-3 (steps=5, topk=4) | 2.95 | 104.1 | 1.73x |",
+        )
+    )
+    plain, drafted = (row.cells for row in found.rows)
+    assert (plain["num_steps"], plain["output_tokens_per_s"]) == (0, 60.2)
+    assert (drafted["num_steps"], drafted["topk"]) == (5, 4)
+    assert drafted["baseline_tokens_per_s"] == pytest.approx(104.1 / 1.73)
