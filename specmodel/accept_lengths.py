@@ -250,10 +250,10 @@ def _from_list(
     if ask.from_training:  # every position of a log is judged, whatever the depth
         values = _spread(tail_spread(full, depths))
     else:
-        values = _spread(served_at_depths(full, served, depths))
-        height = served_at_depths(full, served, served).value[0]
+        *values, there = _spread(served_at_depths(full, served, [*depths, served]))
+        height = there.estimate.median
         # Points of another height may be of another draft model, whose shape says little.
-        on_points = _on_measured_curves(points, depths, (float(height), served), shape_spread=1.0)
+        on_points = _on_measured_curves(points, depths, (height, served), shape_spread=1.0)
         if on_points is not None:
             values = [_both(*each) for each in zip(values, on_points, strict=True)]
             also = f"the points measured accept lengths{_at(points.depths)}, which are used beside the list"
