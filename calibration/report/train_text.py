@@ -4,6 +4,7 @@ import math
 
 from calibration.training.assessment import Assessment, DepthCourse
 from calibration.training.decision import Outlook, TrainingDecision
+from calibration.training.family_facts import FORMATS
 from calibration.training.records import Split
 from specmodel.question import Estimate
 from specmodel.text_layout import (
@@ -16,27 +17,6 @@ from specmodel.text_layout import (
     with_interval,
 )
 from specmodel.units import KILO
-
-_FACTS = {
-    "duplicate-records": "equal records of several processes were counted once",
-    "conflicting-records": "several processes print values of their own; the first copy was kept",
-    "step-restart": "the run was restarted; repeated steps are those of the later part",
-    "truncated-record": "a record that was cut off was left out",
-    "non-finite": "records with nan or inf were left out",
-    "hard-wrap": "the console broke words; start the next run with a wide COLUMNS",
-    "interleaved-output": "other output stood inside a record and was taken out",
-    "split-unknown": "the log does not say whether these are train or validation records",
-    "train-only": "no validation: train accuracies may lie above or below what new text gives",
-    "eval-equals-train": "the evaluation block prints the train accumulators",
-    "identity-violated": "full and conditional accuracies do not belong together; see `routes` in --json",
-    "cond0-differs": "full and conditional accuracy differ at the first depth",
-    "not-monotone": "full accuracy rises with depth",
-    "marginal-approximation": "the accept length is a product of marginal accuracies: somewhat low",
-    "mean-only": "accuracies are means over depths; the accept length is the trainer's own",
-    "bonus-unknown": "whether the printed accept length counts the bonus token is not known",
-    "depth0-only": "only the first depth is printed",
-}
-
 
 _DETAILED = ("identity-violated", "cond0-differs", "conflicting-records")
 _ROUTES = {
@@ -70,7 +50,7 @@ def log_notes(found: Assessment) -> list[str]:
     """Return what reading, checking and projecting found, in sentences."""
     said = []
     for warning in found.log.warnings:
-        text = _FACTS.get(warning.code, warning.code.replace("-", " "))
+        text = FORMATS["said"].get(warning.code, warning.code.replace("-", " "))
         where = f" ({found.log.where(warning.lines[0])})" if warning.lines else ""
         detail = f": {warning.message}" if warning.message and warning.code in _DETAILED else ""
         said.append(f"{text}{detail}{where}")

@@ -5,10 +5,12 @@ this follows from who prints what, training_logs.md sections 1, 2 and 5. Nothing
 a layout leaves open is ``unknown``.
 """
 
+import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,20 +19,13 @@ from calibration.training.records import Array, Kind
 # Kind of an accuracy that is averaged over the depths.
 MEAN_MARGINAL: Final = "mean-marginal"
 
-# Ids of all families, as a user names them.
-FAMILIES: Final = (
-    "speculators-eagle3",
-    "speculators-block",
-    "specforge",
-    "eagle3",
-    "eagle1",
-    "torchspec",
-    "modelopt",
-    "automodel",
-    "deepspec",
-    "hf-trainer",
-    "run-table",
+# What the numbers of each family mean, the keys of trackers, and what is said of a log.
+FORMATS: Final[Mapping[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("formats.toml").read_text("utf-8")
 )
+
+# Ids of all families, as a user names them.
+FAMILIES: Final = tuple(FORMATS["family"])
 
 # Labels of records that come from progress bars, with the format to name. Bars are a sample: where a
 # record line carries the same step, it is used and the bar is not. (Validation records of T1 are lines.)
@@ -88,38 +83,6 @@ class FamilyFacts:
     kinds: Mapping[str, str]  # what was found: pattern of the key, kind of its accuracy
 
 
-_FRAMEWORKS: Final = {
-    "speculators-eagle3": "speculators",
-    "speculators-block": "speculators",
-    "specforge": "SpecForge",
-    "eagle3": "EAGLE-3",
-    "eagle1": "EAGLE-1/HASS",
-    "torchspec": "TorchSpec",
-    "modelopt": "ModelOpt",
-    "automodel": "NeMo Automodel",
-    "deepspec": "DeepSpec",
-    "hf-trainer": "HF Trainer",
-    "run-table": "table of a run",
-}
-
-_OPEN_FRAMEWORKS: Final = {
-    "eagle3": "EAGLE-3 or SpecForge",  # what is logged in training
-    "specforge": "SpecForge or TorchSpec",  # what is logged in evaluations
-}
-
-_FEEDINGS: Final = {
-    "speculators-block": Feeding.NOT_APPLICABLE,
-    "specforge": Feeding.DATA,
-    "eagle3": Feeding.DATA,
-    "eagle1": Feeding.NOT_APPLICABLE,
-    "torchspec": Feeding.DATA,
-    "modelopt": Feeding.DATA,
-    "automodel": Feeding.DATA,
-    "deepspec": Feeding.UNKNOWN,
-    "hf-trainer": Feeding.NOT_APPLICABLE,
-    "run-table": Feeding.UNKNOWN,
-}
-
 _EAGLE3_FEEDINGS: Final = {
     "0.3-0.4": Feeding.OWN,
     "0.5-0.6": Feeding.OWN,
@@ -153,43 +116,6 @@ _SPECFORGE_PLAIN: Final = {  # until the acceptance rate was printed
 _SPECFORGE_WITH_RATE: Final = "2026-03 to 2026-07"
 _SPECFORGE_EXPORT_WITH_RATE: Final = ">=2026-03"
 
-_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
-    "speculators-eagle3": {Kind.JOINT: "full_acc_k", Kind.CONDITIONAL: "cond_acc_k"},
-    "speculators-block": {Kind.MARGINAL: "position_k_acc", MEAN_MARGINAL: "full_acc"},
-    "specforge": {Kind.MARGINAL: "acc_k", Kind.OVERLAP: "acceptance_rate_k", MEAN_MARGINAL: "acc"},
-    "eagle3": {Kind.MARGINAL: "acc_k"},
-    "eagle1": {Kind.MARGINAL: "accuracy"},
-    "torchspec": {Kind.MARGINAL: "acc_k", MEAN_MARGINAL: "acc"},
-    "modelopt": {Kind.MARGINAL: "acc_k"},
-    "automodel": {MEAN_MARGINAL: "acc"},
-    "deepspec": {Kind.MARGINAL: "accuracy@k", Kind.OVERLAP: "accept_rate@k"},
-    "hf-trainer": {Kind.MARGINAL: "medusa{k}_top1"},
-    "run-table": {
-        Kind.JOINT: "joint accuracy k",
-        Kind.CONDITIONAL: "conditional accuracy k",
-        Kind.MARGINAL: "accuracy k",
-        MEAN_MARGINAL: "accuracy",
-    },
-}
-
-_BONUSES: Final[Mapping[tuple[str, str], Bonus]] = {
-    ("speculators-block", "accept_len"): Bonus.YES,
-    ("specforge", "simulated_acc_len"): Bonus.NO,
-    ("specforge", "accept_len"): Bonus.YES,
-    ("torchspec", "acc_len"): Bonus.NO,
-    ("torchspec", "sim_acc_len"): Bonus.NO,
-    ("torchspec", "simulated_acc_len"): Bonus.NO,
-    ("modelopt", "estimated_training_ar"): Bonus.YES,
-    ("modelopt", "AR"): Bonus.MEASURED,
-    ("modelopt", "validate_ar"): Bonus.MEASURED,
-    ("automodel", "tau_sim"): Bonus.YES,
-    ("automodel", "tau_real"): Bonus.YES,
-    ("automodel", "accept_len"): Bonus.YES,
-    ("automodel", "decode_eval"): Bonus.MEASURED,
-    ("run-table", "accept_length"): Bonus.YES,
-    ("run-table", "rollout"): Bonus.MEASURED,
-}
-
 _PRINTED = 0.0006  # half a unit of three decimals
 _MOST_BELOW_WITH_BONUS = 0.1  # training_logs.md section 5.2
 _MOST_FROM_WITHOUT_BONUS = 0.35
@@ -200,14 +126,15 @@ def family_facts(
 ) -> FamilyFacts:
     """Return what the layout of a log says about its numbers."""
     versions = _versions(family, formats, hints)
-    framework = _FRAMEWORKS[family]
+    known = FORMATS["family"][family]
+    framework = known["framework"]
     if OPEN_FAMILY in hints:
-        framework = _OPEN_FRAMEWORKS.get(family, framework)
+        framework = known.get("open", framework)
     if family == "speculators-eagle3":
         feeding = _EAGLE3_FEEDINGS.get(versions, Feeding.UNKNOWN)
         aggregation = _EAGLE3_AGGREGATIONS.get(versions, Aggregation.UNKNOWN)
     else:
-        feeding = _FEEDINGS[family]
+        feeding = Feeding(known["feeding"])
         aggregation = _AGGREGATIONS.get(family, Aggregation.UNKNOWN)
     return FamilyFacts(
         framework=framework,
@@ -227,11 +154,9 @@ def accept_length_bonus(
     The ``eal`` of speculators changed its convention in 0.9. Where the version is open it is compared
     with the sum of the products of the printed positions.
     """
-    if family == "deepspec" and key.startswith("tau_"):
-        return Bonus.YES
     if family.startswith("speculators") and key == "eal":
         return _eal_bonus(versions, value, chain)
-    return _BONUSES.get((family, key), Bonus.UNKNOWN)
+    return Bonus(FORMATS["family"][family].get("bonus", {}).get(key, Bonus.UNKNOWN))
 
 
 def bonus_by_numbers(values: Array, first: Array, chain: Array) -> Bonus | None:
@@ -311,7 +236,7 @@ def _out_of_vocabulary(
 
 def _kinds(family: str, hints: Collection[str], kinds: Collection[str]) -> dict[str, str]:
     """Return the patterns of the keys that were found, with their kinds."""
-    keys = dict(_KEYS[family])
+    keys = dict(FORMATS["family"][family]["keys"])
     if family == "hf-trainer" and "top_k_acc" in hints:
         keys[Kind.MARGINAL] = "top_k_acc"
     found = {key: str(kind) for kind, key in keys.items() if kind in kinds}

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from calibration.training.family_facts import OPEN_FAMILY
+from calibration.training.family_facts import FORMATS, OPEN_FAMILY
 from calibration.training.lines import finest, half_unit, list_numbers, printed_number
 from calibration.training.records import MISSING, Array, Kind, RawLog, RecordTable, Split
 from calibration.training.speculators_keys import (
@@ -79,7 +79,6 @@ MEASURED: Final = (*(f"{kind}_" for kind in Kind), "mean_marginal", "reported:",
 
 _SHARING: Final = ("eagle3", "specforge", "torchspec")  # the first one that may be is taken
 _AVERAGE = "average"  # of the first depth in SpecForge, of all in TorchSpec
-_NO_COLUMN = ""  # of a key that only tells trainers apart
 _NUMBERED = re.compile(r"(.{0,120}\D)(\d{1,2})(_train_acc)?", re.ASCII)
 _FIRST_DEPTHS = (0, 1)
 
@@ -94,55 +93,11 @@ class _Key:
     column: str
 
 
-def _known_keys() -> Mapping[str, _Key]:
-    """Return all keys, ``#`` for the depth; of those of one column the first is preferred."""
-    known: dict[str, _Key] = {}
-
-    def add(families: str, split: Split, column: str, *keys: str) -> None:
-        for key in keys:
-            known[key] = _Key(frozenset(families.split()), split, column)
-
-    everyone, not_eagle = " ".join(_SHARING), "specforge torchspec"
-    add(everyone, Split.TRAIN, "marginal", "train/acc_#")
-    add(everyone, Split.TRAIN, "loss", "train/ploss_#")
-    add("specforge", Split.TRAIN, "marginal", "train/epoch_acc_#")
-    add("eagle3 specforge", Split.TRAIN, "marginal", "train/epochacc_#")
-    add("specforge", Split.TRAIN, "overlap", "train/acceptance_rate_#")
-    add("specforge", Split.TRAIN, _NO_COLUMN, "train/acceptance_rate", "train/grad_norm")
-    add("eagle3", Split.VAL, "marginal", "test/acc_#", "test/epochacc_#", "test/epoch_acc_#")
-    add("eagle3", Split.VAL, "loss", "test/ploss_#", "test/epochploss_#")
-    add("torchspec", Split.TRAIN, _AVERAGE, "train/avg_acc")
-    add("torchspec", Split.TRAIN, "total_loss", "train/avg_loss")
-    add("torchspec", Split.TRAIN, "reported:simulated_acc_len", "train/simulated_acc_len")
-    add(not_eagle, Split.VAL, "marginal", "eval/acc_#")
-    add("specforge", Split.VAL, "marginal", *(f"eval/per_position_acc{s}#" for s in "_./"))
-    add("specforge", Split.VAL, LISTED, "eval/per_position_acc")
-    add("specforge", Split.VAL, "marginal", "eval/epoch_acc_#", "eval/epochacc_#")
-    add("specforge", Split.VAL, "overlap", "eval/acceptance_rate_#")
-    add(not_eagle, Split.VAL, "loss", "eval/ploss_#")
-    add(not_eagle, Split.VAL, _AVERAGE, "eval/avg_acc")
-    add(not_eagle, Split.VAL, "total_loss", "eval/avg_loss")
-    add(not_eagle, Split.VAL, "reported:simulated_acc_len", "eval/simulated_acc_len")
-    for above in ("", "train/"):  # which HF Trainer puts in front
-        add("modelopt", Split.TRAIN, "marginal", f"{above}train_acc/parallel_0_step_#")
-        add("modelopt", Split.TRAIN, "marginal", f"{above}parallel_0_step_#_train_acc")
-        for length in ("estimated_training_ar", "validate_ar"):
-            add("modelopt", Split.TRAIN, f"reported:{length}", above + length)
-    for above in ("train/acc_", "train/train_acc_"):  # names of files have no slashes
-        add("modelopt", Split.TRAIN, "marginal", f"{above}parallel_0_step_#")
-    splits = {"train/": Split.TRAIN, "val/": Split.VAL, "eval/": Split.VAL, "": Split.UNKNOWN}
-    for above, split in splits.items():
-        add("deepspec", split, "marginal", f"{above}accuracy@#")
-        add("deepspec", split, "overlap", f"{above}accept_rate@#")
-        for length in ("tau_greedy", "tau_probabilistic"):
-            add("deepspec", split, f"reported:{length}", above + length)
-    for split in (Split.TRAIN, Split.VAL):
-        for length in ("tau_sim", "tau_real"):
-            add("automodel", split, f"reported:{length}", f"{split}/{length}")
-    return known
-
-
-_KNOWN: Final = _known_keys()
+_KNOWN: Final = {
+    key: _Key(frozenset(families.split()), Split(split), column)
+    for families, split, column, *keys in FORMATS["tracker"]["keys"]
+    for key in keys
+}
 _RANKS: Final = {key: rank for rank, key in enumerate(_KNOWN)}
 _COMMON: Final = {
     **dict.fromkeys(("lr", "train/lr", "learning_rate", "train/learning_rate"), "learning_rate"),
