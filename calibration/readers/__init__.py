@@ -42,7 +42,7 @@ from calibration.readers import (
     vllm_request_metrics,
 )
 from calibration.readers.columns import CANONICAL_NAMES, NUMBER_NAMES, TEXT_NAMES
-from calibration.readers.containers import container_names, is_wrapped, only, unwrapped
+from calibration.readers.containers import NAMED_LINE, container_names, is_wrapped, only, unwrapped
 from calibration.readers.header import canonical_name
 from calibration.readers.json_text import json_keys, json_records_or_refuse
 from calibration.readers.log_file import LogFile
@@ -206,10 +206,12 @@ def recognise_file(
 def _recognised_log(head: str, log: LogFile) -> Recognised | None:
     """Return the reader of a log, whose lines may be wrapped or of several containers."""
     begin = head.encode("utf-8", "replace")
-    if is_wrapped(begin):
+    if head.lstrip().startswith("{") and is_wrapped(begin):
         begin, log = unwrapped(begin), replace(log, wrapped=True)
         head = begin.decode("utf-8", "replace")
-    names = container_names(begin, least=1 if log.wrapped else 2)
+    names: tuple[str, ...] = ()
+    if log.wrapped or NAMED_LINE.search(begin, 0, _HINTED):
+        names = container_names(begin, least=1 if log.wrapped else 2)
     heads = {name: only(begin, name).decode("utf-8", "replace") for name in names} or {"": head}
     for reader in LOG_READERS:
         containers = tuple(name for name, of in heads.items() if reader.recognise(of))

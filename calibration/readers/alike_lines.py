@@ -103,9 +103,12 @@ class AlikeLines:
         number = self._known.get(masked)
         if number is not None:
             return number
-        offset = masked.rstrip(b"\r").rfind(b"\r") + 1  # a progress bar leaves its line unfinished
-        line = masked[offset : offset + LONGEST_LINE + 1].rstrip(b"\r")
-        text, kept = line, np.arange(len(line))
+        offset, line = 0, masked[: LONGEST_LINE + 1]
+        if b"\r" in masked:  # a progress bar leaves its line unfinished
+            offset = masked.rstrip(b"\r").rfind(b"\r") + 1
+            line = masked[offset : offset + LONGEST_LINE + 1].rstrip(b"\r")
+        text = line
+        kept = None  # the places of the text in the line, where they are others
         if b"\x1b" in line:
             stays = np.ones(len(line), dtype=np.bool_)
             for escapes in ESCAPES.finditer(line):
@@ -121,6 +124,7 @@ class AlikeLines:
             if remember and len(self._known) < _MOST_OTHERS:
                 self._known[masked] = 0
             return 0
+        kept = np.arange(len(line)) if kept is None else kept
         ends = np.concatenate(([0], kept + 1)) + offset  # from ends in the text to ends in the line
         row = [*layout.facts]
         for name in self.numbers:

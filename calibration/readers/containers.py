@@ -18,6 +18,8 @@ _NAMED = re.compile(
     rb"[ \t]*(?:\x1b\[[0-9;]{0,10}m)?(?:(?P<compose>[\w.@/-]{1,120})[ \t]{0,40}\|(?:\x1b\[[0-9;]{0,10}m)?[ \t]"
     rb"|\[(?P<pod>[a-z][\w.-]{0,60}/[\w./-]{1,150})\][ ])"
 )
+# A line that begins with the name of a container.
+NAMED_LINE: Final = re.compile(b"^" + _NAMED.pattern, re.MULTILINE)
 _MOST_NAMED = 64  # containers of one log
 _MOST_OTHERS = 0.05  # of the lines of a log of several containers that name none
 

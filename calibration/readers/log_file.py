@@ -63,25 +63,17 @@ class LogFile:
 
         A line longer than 16 MiB is no line of a log: it is cut.
         """
-        for block in self._whole_lines(size):
-            bare = unwrapped(block) if self.wrapped else block
-            yield only(bare, self.container) if self.container else bare
-
-    def _whole_lines(self, size: int) -> Iterator[bytes]:
-        """Yield the content in blocks that end with a line."""
         rest = b""
-        for piece in self._pieces(size):
+        for piece in chain(self._pieces(size), (b"",)):  # the empty one is the end
             end = piece.rfind(b"\n") + 1
-            if not end:
-                rest += piece
-                if len(rest) > _LONGEST_LINE_BYTES:
-                    yield rest + b"\n"
-                    rest = b""
-                continue
-            yield rest + piece[:end]
-            rest = piece[end:]
-        if rest:
-            yield rest
+            block, rest = (rest + piece[:end], piece[end:]) if end else (b"", rest + piece)
+            if not piece:
+                block, rest = rest, b""
+            elif len(rest) > _LONGEST_LINE_BYTES:
+                block, rest = block + rest + b"\n", b""
+            if block:
+                bare = unwrapped(block) if self.wrapped else block
+                yield only(bare, self.container) if self.container else bare
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield number and text of every line; bytes that are no UTF-8 become U+FFFD."""

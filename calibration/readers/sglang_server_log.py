@@ -102,8 +102,7 @@ def line_layout(text: bytes) -> Layout | None:
             return Layout((LineKind.PREFILL, 0, 0, 0), {"rank": found.span("rank")})
     if b"ServerArgs(" in text and _BANNER.match(text):
         return Layout((LineKind.BANNER, 0, 0, 0))
-    before, setting, _ = text.partition(_SETTING)
-    if setting and b"{" not in before and not _TIMED.match(text):
+    if _SETTING in text and b"{" not in text.partition(_SETTING)[0] and not _TIMED.match(text):
         return Layout((LineKind.LAUNCH, 0, 0, 0))
     return None
 

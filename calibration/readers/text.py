@@ -42,7 +42,10 @@ def read_text(path: Path | str, *, max_bytes: int = MAX_BYTES) -> SourceText:
     if not text.strip():
         raise FormatError(path, "the file is empty", code="empty_file")
     return SourceText(
-        path=path, text=_with_line_feeds(text), encoding=encoding, guessed=encoding == "cp1252"
+        path=path,
+        text=text if "\n" in text else text.replace("\r", "\n"),
+        encoding=encoding,
+        guessed=encoding == "cp1252",
     )
 
 
@@ -50,7 +53,8 @@ def read_head(path: Path | str, num_bytes: int) -> str:
     """Return how a file begins, decompressed; bytes that are no text become U+FFFD."""
     head = _content(Path(path), num_bytes, cut=True)
     utf16 = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return _with_line_feeds(head.decode("utf-16" if utf16 else "utf-8-sig", "replace"))
+    text = head.decode("utf-16" if utf16 else "utf-8-sig", "replace")
+    return text if "\n" in text else text.replace("\r", "\n")
 
 
 def _content(path: Path, max_bytes: int, *, cut: bool = False) -> bytes:
@@ -89,11 +93,6 @@ def _unpacked(data: bytes, size: int, *, cut: bool) -> bytes:
         return zlib.decompressobj(wbits=_GZIP_WINDOW).decompress(data, size)
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as unpacked:
         return unpacked.read(size)
-
-
-def _with_line_feeds(text: str) -> str:
-    """Return a text in which line feeds end the lines; beside them, returns are left alone."""
-    return text if "\n" in text else text.replace("\r", "\n")
 
 
 def _decode(path: Path, data: bytes) -> tuple[str, str]:
