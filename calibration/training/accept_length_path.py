@@ -1,7 +1,7 @@
 """Accept lengths over the rest of a run, as draws: what a decision is made from."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibration.training.offline_acceptance import carried_draws, spread_normal
 from specmodel.acceptance import ConditionalAccuracy
 from specmodel.errors import ParameterError
+from specmodel.question import AcceptLength
 
 if TYPE_CHECKING:
     from calibration.training.projection import Projection
@@ -64,6 +65,26 @@ class AcceptLengthPath:
     def end_step(self) -> int | None:
         """Last step; None where nothing is projected."""
         return round(float(self.steps[-1])) if self.projected else None
+
+    def through(self, logged: AcceptLength, noise: float) -> "AcceptLengthPath":
+        r"""Return the courses moved to what the log shows now, where they miss it by more than errors.
+
+        .. math:: w = \frac{\sigma^2}{\sigma^2 + s^2}, \qquad \chi^2 = \frac{(\tau_\text{log} - \bar\tau)^2}{\sigma^2 + s^2}
+
+        No form fits every run, a short steep one least. The present becomes the mean of the two by
+        their variances, that of the courses and that of one measurement, and its spread grows by
+        :math:`\chi` (Birge); the courses go on from there.
+        """
+        now = self.draws[:, :1]
+        mean, variance = float(now.mean()), float(now.var())
+        median = logged.estimate.median
+        total = variance + (logged.log_sd * median) ** 2 + noise**2
+        if not total > 0.0 or (median - mean) ** 2 <= total:
+            return self
+        weight, chi = variance / total, abs(median - mean) / math.sqrt(total)
+        spread = max(chi * math.sqrt(1.0 - weight), 1.0)  # of the mean of the two, over that of now
+        moved = mean + weight * (median - mean) + spread * (now - mean)
+        return replace(self, draws=np.maximum(self.draws + moved - now, 1.0))
 
     def at(self, step: float) -> Array:
         """Return the accept lengths at a step, in a straight line between those that are known."""

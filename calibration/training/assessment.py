@@ -198,7 +198,8 @@ def _path(
         return None
     if projection is not None and (projection.end_step or until):
         log_sd = _disagreement(found.acceptance.routes)
-        return projected_path(projection, num_steps, until=until, log_sd=log_sd)
+        path = projected_path(projection, num_steps, until=until, log_sd=log_sd)
+        return path.through(found.acceptance.accept_length, projection.noise(num_steps))
     draws = found.acceptance.draws(NUM_DRAWS, np.random.default_rng(_SEED))
     return AcceptLengthPath.of_now(draws, log.last_step)
 

@@ -97,6 +97,13 @@ class Projection:
     point_error: Array  # standard error of the last point: what one more measurement adds to a draw
     paths: "Paths"  # the courses that `at` reads
 
+    def noise(self, num_steps: int) -> float:
+        """Return the standard error of the accept length of one measurement now, cut at a depth."""
+        known = np.array(self.now.accuracies())
+        moved = np.vstack([known, known + np.diag(self.point_error)])
+        lengths = chained_accept_length(moved, Kind.CONDITIONAL, num_steps)
+        return float(np.linalg.norm(lengths[1:] - lengths[0]))
+
     def at(self, step: float) -> StepProjection:
         """Return the draws at a step from the last one on; one draw is one course of the run."""
         return StepProjection(step=float(step), conditional=self.paths.at([step])[:, 0])

@@ -5,13 +5,16 @@ import numpy as np
 import pytest
 
 from calibration.fit.fit import fit
+from calibration.training.accept_length_path import AcceptLengthPath
 from calibration.training.assessment import Assessment, TrainingQuestion, assess
 from calibration.training.decision import VerdictCode
+from calibration.training.offline_acceptance import spread_normal
 from calibration.training.reading import read_training_log
 from specmodel.acceptance import TransferFactor
 from specmodel.ask import Ask
 from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError, UsageError
+from specmodel.question import AcceptLength, Estimate
 from tests.calibration.training.log_texts import train_line, val_line
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "training"
@@ -186,3 +189,38 @@ def test_the_best_depth_is_judged_beside_that_of_the_log() -> None:
     assert alone.decision is not None
     assert alone.decision.verdict == found.better.verdict
     assert alone.better is None  # who names a depth asks for it
+
+
+@pytest.mark.parametrize(
+    "first", [(0.1, 0.15, 0.2, 0.3, 0.45, 0.7), (0.1, 0.12, 0.15, 0.2, 0.4, 0.7)]
+)
+def test_a_short_steep_run_is_now_what_its_last_record_says(
+    tmp_path: Path, first: tuple[float, ...]
+) -> None:
+    lines = []
+    for epoch, accuracy in enumerate(first):
+        joint = [accuracy, 0.9 * accuracy**2, 0.8 * accuracy**3]
+        conditional = [accuracy, 0.9 * accuracy, 8 / 9 * accuracy]
+        lines.append(train_line(100 * epoch + 100, joint, conditional=conditional))
+        lines.append(val_line(joint, conditional=conditional, epoch=epoch))
+    (path := tmp_path / "train.log").write_text("".join(lines))
+    found = assessed(path, until=1200)
+    assert found.decision is not None
+    assert found.decision.end is not None
+    now = found.decision.now.as_logged.accept_length
+    assert now.low < 1 + sum(joint) < now.high
+    assert now.median == pytest.approx(1 + sum(joint), abs=0.06)
+
+
+def test_courses_that_miss_the_log_go_through_the_mean_of_both() -> None:
+    steps, rise = np.array([10.0, 20.0]), np.array([0.0, 0.3])
+    draws = 2.0 + 0.1 * spread_normal(4000, np.random.default_rng(1))[:, None] + rise
+    path = AcceptLengthPath(steps=steps, draws=draws)
+    logged = AcceptLength(estimate=Estimate(median=2.5, low=2.5, high=2.5), log_sd=0.0)
+    moved = path.through(logged, 0.1)
+    # equal variances: halfway; chi is 0.5 / (0.1 sqrt 2), of a mean with a spread of 0.1 / sqrt 2
+    assert moved.draws[:, 0].mean() == pytest.approx(2.25, abs=1e-3)
+    assert moved.draws[:, 0].std() == pytest.approx(0.25, rel=1e-2)
+    assert moved.draws[:, 1] - moved.draws[:, 0] == pytest.approx(0.3)
+    near = AcceptLength(estimate=Estimate(median=2.1, low=2.1, high=2.1), log_sd=0.0)
+    assert path.through(near, 0.1) is path
