@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from drafter.engine.draft_engine import PROGRAMMATIC_FROM_SM, Bucket, SharedState
 from drafter.kernels.attention import AttentionWidths
 from drafter.kernels.draft_steps import DraftSteps
+from drafter.kernels.head import MOST_TILES
 from drafter.kernels.launch_plan import (
     MATVEC_TOKENS,
     TileRow,
@@ -16,7 +17,6 @@ from drafter.kernels.launch_plan import (
     power_of_two,
     tried,
 )
-from drafter.kernels.pick import MOST_TILES
 from drafter.spec import DraftSpec
 from drafter.timing.device import ReadBuffer, is_compiler_error
 from drafter.timing.stopwatch import (

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 import torch
 
 from drafter.engine.captured_run import CapturedRun
+from drafter.kernels.attention import LATENT_ROWS
 from drafter.kernels.draft_steps import NO_REQUEST, DraftShape, DraftSteps
-from drafter.kernels.latent_attention import LATENT_ROWS
 from drafter.kernels.launch_plan import (
     INDEX_TYPES,
     STORAGE_TYPES,
@@ -17,7 +17,7 @@ from drafter.kernels.launch_plan import (
     device_sm,
     power_of_two,
 )
-from drafter.kernels.layer import CacheSpace
+from drafter.kernels.norm_rope import CacheSpace
 from drafter.kernels.numerics import IS_INTERPRETED
 from drafter.kernels.tree import Tree
 from drafter.kernels.weights import PackedWeights
@@ -154,6 +154,7 @@ class SharedState:
 
         A bucket's rows of the cache lie together, so it is a view of the shared one.
         """
+        check_range("batch_size", bucket.batch_size, 1, self.most_requests)
         shape = DraftShape(
             **asdict(bucket),
             capacity=self.capacity,

@@ -1,27 +1,28 @@
 """Extend and decode steps of a whole draft, from the kernels."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import wraps
+from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 
-from drafter.kernels.attention import MOST_TAIL_SLOTS, LatentBuffers
-from drafter.kernels.head import MOST_TOPK, head, head_tiles
+from drafter.kernels.attention import MOST_RANK, MOST_TAIL_SLOTS, MOST_TURNED
+from drafter.kernels.head import MOST_TILES, MOST_TOPK, Chain, head, head_tiles, pick
 from drafter.kernels.launch_plan import (
     FUSED_NORM_TOKENS,
     MATVEC_TOKENS,
     check_range,
     check_tensor,
-    options,
+    launch,
+    overlapping,
     power_of_two,
 )
-from drafter.kernels.layer import CacheSpace, LayerBuffers, layer_pass
-from drafter.kernels.norm_rope import row_norm
+from drafter.kernels.layer import LayerBuffers, layer_pass
+from drafter.kernels.norm_rope import CacheSpace, row_norm
 from drafter.kernels.numerics import Fed
-from drafter.kernels.pick import Chain, pick
 from drafter.kernels.products import linear
 from drafter.kernels.tree import Candidates, Frontier, Tree, tree_best, tree_level
 from drafter.kernels.weights import PackedWeights
@@ -59,6 +60,8 @@ class DraftShape:
             check_range("slots of the tree", slots, 0, MOST_TAIL_SLOTS, hint)
             if self.num_draft_tokens is None:
                 raise ParameterError("num_draft_tokens", None, "given for a tree")
+            most = min(self.num_candidates + 1, MOST_TAIL_SLOTS)
+            check_range("num_draft_tokens", self.num_draft_tokens, 1, most)
 
     @property
     def num_candidates(self) -> int:
@@ -72,14 +75,7 @@ NO_REQUEST = -(2**30)
 
 @triton.jit(do_not_specialize=["width"])
 def extend_plan_kernel(
-    before: tl.tensor,
-    accepted: tl.tensor,
-    positions: tl.tensor,
-    lengths: tl.tensor,
-    last_rows: tl.tensor,
-    width: tl.tensor,
-    BLOCK: tl.constexpr,
-    PDL: tl.constexpr,
+    before, accepted, positions, lengths, last_rows, width, BLOCK: tl.constexpr, PDL: tl.constexpr
 ) -> None:
     """One program places the width rows of one request: positions [B, width]."""
     request = tl.program_id(0)
@@ -101,31 +97,15 @@ def extend_plan(
     positions: torch.Tensor,
     lengths: torch.Tensor,
     last_rows: torch.Tensor,
-    *,
-    programmatic: bool = False,
 ) -> None:
     """Write position, length and last row of each request's newly accepted tokens.
 
     The counts are not read back, so one graph serves every number of accepted tokens.
     """
-    batch_size = before.shape[0]
-    width = positions.shape[0] // batch_size
-    check_tensor("before", before, (batch_size,), (torch.int32,))
-    check_tensor("accepted", accepted, (batch_size,), (torch.int32,), before)
-    check_tensor("positions", positions, (batch_size * width,), (torch.int32,), before)
-    check_tensor("lengths", lengths, (batch_size,), (torch.int32,), before)
-    check_tensor("last_rows", last_rows, (batch_size,), (torch.int32,), before)
-    extend_plan_kernel[(batch_size,)](
-        before,
-        accepted,
-        positions,
-        lengths,
-        last_rows,
-        width,
-        power_of_two(width),
-        programmatic,
-        **options(1, 1, programmatic),
-    )
+    batch_size = len(before)
+    width = len(positions) // batch_size
+    arguments = (before, accepted, positions, lengths, last_rows, width, power_of_two(width))
+    launch(extend_plan_kernel, (batch_size,), *arguments, warps=1)
 
 
 class _HeadSpace(NamedTuple):
@@ -137,6 +117,17 @@ class _HeadSpace(NamedTuple):
     tile_keys: torch.Tensor
     guesses: torch.Tensor
     log_probs: torch.Tensor
+
+
+def _overlapping(method: Callable[..., None]) -> Callable[..., None]:
+    """Launches of a method overlap where the shape asks for it."""
+
+    @wraps(method)
+    def run(self: "DraftSteps", *arguments: int) -> None:
+        with overlapping(self.shape.is_programmatic):
+            method(self, *arguments)
+
+    return run
 
 
 class DraftSteps:
@@ -153,6 +144,9 @@ class DraftSteps:
         check_range("topk", shape.topk, 1, spec.draft_vocab_size)
         if spec.sliding_window is not None and shape.topk > 1:
             check_range("num_steps", shape.num_steps, 1, spec.sliding_window, "window of attention")
+        if spec.latent is not None:
+            check_range("kv_rank", spec.latent.kv_rank, 1, MOST_RANK)
+            check_range("rope_dim", spec.latent.rope_dim, 2, MOST_TURNED)
         dtype, device = weights.head.dtype, weights.head.device
         slots = (shape.batch_size, shape.capacity, *cache.keys.shape[2:])
         check_tensor("cache", cache.keys, slots, (dtype,), weights.head)
@@ -256,39 +250,30 @@ class DraftSteps:
         if self.shape.topk > 1:
             self.select()
 
+    @_overlapping
     def extend(self) -> None:
         """Launch the pass over the newly accepted tokens, which also drafts the first level.
 
         Rows without a token are computed and not written to the cache.
         """
-        spec, weights, pdl = self.spec, self.weights, self.shape.is_programmatic
-        extend_plan(
-            self.before,
-            self.accepted,
-            self._positions,
-            self.lengths,
-            self.last_rows,
-            programmatic=pdl,
-        )
+        spec, weights = self.spec, self.weights
+        own = (self._positions, self.lengths, self.last_rows)
+        extend_plan(self.before, self.accepted, *own)
         hidden, states = self.captured, self.captured
         if weights.fc is not None:
             if weights.state_norm is not None:
                 parts = (len(states), *weights.state_norm.shape)
-                row_norm(
-                    states.view(parts),
-                    weights.state_norm,
-                    self._states.view(parts),
-                    eps=spec.rms_norm_eps,
-                    programmatic=pdl,
-                )
+                written = self._states.view(parts)
+                row_norm(states.view(parts), weights.state_norm, written, eps=spec.rms_norm_eps)
                 states = self._states
             hidden = self._hidden
-            linear(states, weights.fc, hidden, bias=weights.fc_bias, programmatic=pdl)
+            linear(states, weights.fc, hidden, bias=weights.fc_bias)
         places = self._positions
         fed = Fed(self.tokens, hidden, None, places, places, self.lengths)
         self._pass(self._extend_buffers, fed)
         self._guess(0, self._extend_buffers, self._extend_head, self.last_rows)
 
+    @_overlapping
     def step(self, step: int) -> None:
         """Launch one draft step.
 
@@ -316,91 +301,58 @@ class DraftSteps:
         self._pass(self._step_buffers, fed)
         self._guess(step, self._step_buffers, self._step_head, None)
 
+    @_overlapping
     def select(self) -> None:
         """Launch the choice of the nodes that the target verifies.
 
         Of a tree only; a chain is verified as it is.
         """
-        tree_best(
-            self.candidates,
-            self.tokens,
-            self.last_rows,
-            self._is_best,
-            self.tree,
-            num_steps=self.shape.num_steps,
-            topk=self.shape.topk,
-            programmatic=self.shape.is_programmatic,
-        )
+        own, shape = (self.candidates, self.tokens, self.last_rows), self.shape
+        written = (self._is_best, self.tree)
+        tree_best(*own, *written, num_steps=shape.num_steps, topk=shape.topk)
 
     def products(self) -> list[torch.Tensor]:
         """What every product of an extend pass gave, each in its own buffer."""
         own = self._extend_buffers
-        inner = [own.attention.expanded] if isinstance(own.attention, LatentBuffers) else []
+        inner = [] if own.attention.expanded is None else [own.attention.expanded]
         kept = [self._hidden, own.qkv, own.middle, own.gated, own.stream, *inner]
         return kept if self.logits is None else [*kept, self.logits[0]]
 
     def _pass(self, buffers: LayerBuffers, fed: Fed) -> None:
         """The layer over some tokens."""
-        layer_pass(
-            self.spec,
-            self.weights,
-            buffers,
-            self.cache,
-            fed,
-            is_fused=self.shape.is_fused,
-            programmatic=self.shape.is_programmatic,
-        )
+        given = (self.spec, self.weights, buffers, self.cache, fed)
+        layer_pass(*given, is_fused=self.shape.is_fused)
 
     def _guess(
         self, step: int, buffers: LayerBuffers, space: _HeadSpace, rows: torch.Tensor | None
     ) -> None:
         """The head after a pass, its best guesses, and the state of the next step."""
         spec, weights, shape = self.spec, self.weights, self.shape
-        pdl, eps = shape.is_programmatic, spec.rms_norm_eps
+        eps = spec.rms_norm_eps
         num_tokens = len(space.guesses)
         inputs: torch.Tensor = buffers.stream
         norm: torch.Tensor | None = weights.final_norm
         if num_tokens <= MATVEC_TOKENS and spec.norm_output:
             inputs, norm = buffers.carry, None
         elif num_tokens > FUSED_NORM_TOKENS or not shape.is_fused:
-            row_norm(inputs, weights.final_norm, buffers.normed, eps=eps, programmatic=pdl)
+            row_norm(inputs, weights.final_norm, buffers.normed, eps=eps)
             inputs, norm = buffers.normed, None
-        head(
-            inputs,
-            weights.head,
-            space.tile_max,
-            space.tile_sum,
-            space.tile_keys,
-            input_index=rows,
-            norm=norm,
-            eps=eps,
-            logits=None if self.logits is None else self.logits[step, :num_tokens],
-            programmatic=pdl,
-        )
+        logits = None if self.logits is None else self.logits[step, :num_tokens]
+        kept = (space.tile_max, space.tile_sum, space.tile_keys)
+        how: dict[str, Any] = {"input_index": rows, "norm": norm, "eps": eps, "logits": logits}
+        head(inputs, weights.head, *kept, **how)
         is_tree = shape.topk > 1
-        pick(
-            space.tile_max,
-            space.tile_sum,
-            space.tile_keys,
-            weights.offsets,
-            space.guesses,
-            space.log_probs,
-            tile=space.tile,
-            chain=None if is_tree else self.chain,
-            step=step,
-            programmatic=pdl,
-        )
+        guesses, chain = (space.guesses, space.log_probs), None if is_tree else self.chain
+        pick(*kept, weights.offsets, *guesses, tile=space.tile, chain=chain, step=step)
         if is_tree:
             tree_level(
-                space.guesses,
-                space.log_probs,
+                *guesses,
                 self.lengths,
                 self.candidates,
                 level=step,
                 rows=rows,
                 before=self.frontiers[step - 1] if step else None,
                 following=self.frontiers[step] if step + 1 < shape.num_steps else None,
-                programmatic=pdl,
             )
 
     def _head_space(self, num_tokens: int) -> _HeadSpace:
@@ -408,6 +360,7 @@ class DraftSteps:
         topk, ids = self.shape.topk, self.spec.draft_vocab_size
         tile, _ = head_tiles(num_tokens, self.weights.head)
         device, num_tiles = self.tokens.device, -(-ids // tile)
+        check_range("tiles", num_tiles, 1, MOST_TILES)
 
         def space(*size: int, dtype: torch.dtype) -> torch.Tensor:
             return torch.zeros(num_tokens, *size, dtype=dtype, device=device)

@@ -1,6 +1,7 @@
-"""The head: logits of a tile of the draft vocabulary, of which only the best and a sum are kept."""
+"""The head: logits of a tile of the draft vocabulary, of which the best and a sum are kept; the best guesses."""
 
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -8,21 +9,24 @@ import triton.language as tl
 
 from drafter.kernels.launch_plan import (
     HEAD_REGISTERS,
-    INDEX_TYPES,
     MATVEC_TOKENS,
-    STORAGE_TYPES,
     Tiles,
-    check_range,
-    check_tensor,
+    cut_of,
     device_sm,
     dot_tokens,
+    launch,
     power_of_two,
-    product_options,
     tiles_for,
-    vector_width,
 )
-from drafter.kernels.numerics import NO_CANDIDATE, candidate_key, key_value, matvec, swap_dot
-from specmodel.errors import ParameterError
+from drafter.kernels.numerics import (
+    NO_CANDIDATE,
+    Given,
+    candidate_key,
+    key_index,
+    key_value,
+    matvec,
+    product,
+)
 
 MOST_TOPK = 16
 """Most candidates per token, [-]."""
@@ -40,20 +44,16 @@ WIDE_FROM = 65536
 """Rows up to which tiles are of the smaller kind, [-]."""
 
 
+class Kept(NamedTuple):
+    """What is kept of every tile of the vocabulary."""
+
+    tile_max: torch.Tensor
+    tile_sum: torch.Tensor
+    tile_keys: torch.Tensor
+
+
 @triton.jit
-def store_best(
-    logits: tl.tensor,
-    ids: tl.tensor,
-    tokens: tl.tensor,
-    num_tokens: tl.tensor,
-    tile_max: tl.tensor,
-    tile_sum: tl.tensor,
-    tile_keys: tl.tensor,
-    tile: tl.tensor,
-    num_tiles: tl.tensor,
-    num_ids: tl.tensor,
-    topk: tl.tensor,
-) -> None:
+def store_best(logits, ids, tokens, num_tokens, kept, tile, num_tiles, num_ids, topk) -> None:
     """Keep maximum, sum of exponentials and best keys of logits [ids, tokens]."""
     is_id = (ids < num_ids)[:, None]
     is_token = tokens < num_tokens
@@ -66,150 +66,54 @@ def store_best(
     is_number = is_id & (logits == logits)  # noqa: PLR0124
     weights = tl.where(is_number, tl.exp(tl.where(is_number, logits - shift[None, :], 0.0)), 0.0)
     place = tokens.to(tl.int64) * num_tiles + tile
-    tl.store(tile_max + place, biggest, mask=is_token)
-    tl.store(tile_sum + place, tl.sum(weights, axis=0), mask=is_token)
-    tl.store(tile_keys + place * topk, best, mask=is_token)
+    tl.store(kept.tile_max + place, biggest, mask=is_token)
+    tl.store(kept.tile_sum + place, tl.sum(weights, axis=0), mask=is_token)
+    tl.store(kept.tile_keys + place * topk, best, mask=is_token)
     for rank in range(1, topk):
         keys = tl.where(keys == best[None, :], NO_CANDIDATE, keys)
         best = tl.max(keys, axis=0)
-        tl.store(tile_keys + place * topk + rank, best, mask=is_token)
+        tl.store(kept.tile_keys + place * topk + rank, best, mask=is_token)
 
 
 @triton.jit(do_not_specialize=["num_tokens", "num_ids", "topk"])
-def head_matvec_kernel(
-    inputs: tl.tensor,
-    input_index: tl.tensor,
-    weight: tl.tensor,
-    norm: tl.tensor,
-    logits: tl.tensor,
-    tile_max: tl.tensor,
-    tile_sum: tl.tensor,
-    tile_keys: tl.tensor,
-    num_tokens: tl.tensor,
-    eps: tl.tensor,
-    num_ids: tl.tensor,
-    width: tl.tensor,
-    topk: tl.tensor,
-    NUM_TOKENS: tl.constexpr,
+def head_kernel(
+    given,
+    weight,
+    logits,
+    kept,
+    topk,
+    num_tokens,
+    num_ids,
+    width,
+    CUT: tl.constexpr,
     TILE: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    VECTOR: tl.constexpr,
-    IS_WHOLE: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """One program makes one tile of ids of at most NUM_TOKENS tokens, BLOCK_N ids at a time."""
+    """One program makes one tile of ids of some tokens; of few tokens CUT.block_n ids at a time."""
     tile = tl.program_id(0)
-    num_tiles = tl.cdiv(num_ids, TILE)
     place = tl.arange(0, TILE)
     ids = tile * TILE + place
-    tokens = tl.arange(0, NUM_TOKENS)
-    value = tl.zeros((TILE, NUM_TOKENS), tl.float32)
-    for part in range(TILE // BLOCK_N):
-        own = part * BLOCK_N + tl.arange(0, BLOCK_N)
-        results, _ = matvec(
-            inputs,
-            input_index,
-            num_tokens,
-            weight,
-            tile * TILE + own,
-            norm,
-            eps,
-            num_ids,
-            width,
-            width,
-            NUM_TOKENS,
-            BLOCK_N,
-            BLOCK_K,
-            VECTOR,
-            IS_WHOLE,
-            PDL,
-        )
-        is_own = place[:, None] == own[None, :]
-        for token in tl.static_range(NUM_TOKENS):
-            moved = tl.sum(tl.where(is_own, results[token][None, :], 0.0), axis=1)  # [TILE]
-            value += tl.where((tokens == token)[None, :], moved[:, None], 0.0)
+    tokens = tl.program_id(1) * CUT.tokens + tl.arange(0, CUT.tokens)
+    if CUT.block_n == TILE:
+        value = product(given, tokens, weight, ids, num_tokens, num_ids, width, CUT, PDL)
+    else:
+        value = tl.zeros((TILE, CUT.tokens), tl.float32)
+        for part in range(TILE // CUT.block_n):
+            own = part * CUT.block_n + tl.arange(0, CUT.block_n)
+            rows = tile * TILE + own
+            results, _ = matvec(given, weight, rows, num_tokens, num_ids, width, width, CUT, PDL)
+            is_own = place[:, None] == own[None, :]
+            for token in tl.static_range(CUT.tokens):
+                moved = tl.sum(tl.where(is_own, results[token][None, :], 0.0), axis=1)  # [TILE]
+                value += tl.where((tokens == token)[None, :], moved[:, None], 0.0)
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
     if logits is not None:
         inside = (ids[:, None] < num_ids) & (tokens[None, :] < num_tokens)
-        tl.store(logits + tokens[None, :].to(tl.int64) * num_ids + ids[:, None], value, mask=inside)
-    store_best(
-        value,
-        ids,
-        tokens,
-        num_tokens,
-        tile_max,
-        tile_sum,
-        tile_keys,
-        tile,
-        num_tiles,
-        num_ids,
-        topk,
-    )
-
-
-@triton.jit(do_not_specialize=["num_tokens", "num_ids", "topk"])
-def head_dot_kernel(
-    inputs: tl.tensor,
-    input_index: tl.tensor,
-    weight: tl.tensor,
-    logits: tl.tensor,
-    tile_max: tl.tensor,
-    tile_sum: tl.tensor,
-    tile_keys: tl.tensor,
-    num_tokens: tl.tensor,
-    num_ids: tl.tensor,
-    width: tl.tensor,
-    topk: tl.tensor,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    BLOCK_T: tl.constexpr,
-    IS_WHOLE: tl.constexpr,
-    PDL: tl.constexpr,
-) -> None:
-    """One program makes BLOCK_N ids of BLOCK_T tokens."""
-    tile = tl.program_id(0)
-    num_tiles = tl.cdiv(num_ids, BLOCK_N)
-    ids = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    tokens = tl.program_id(1) * BLOCK_T + tl.arange(0, BLOCK_T)
-    input_rows = tl.minimum(tokens, num_tokens - 1).to(tl.int64)
-    if PDL:
-        tl.extra.cuda.gdc_wait()
-    if input_index is not None:
-        input_rows = tl.load(input_index + input_rows).to(tl.int64)
-    value = swap_dot(
-        inputs,
-        input_rows,
-        weight,
-        ids,
-        num_ids,
-        width,
-        BLOCK_N,
-        BLOCK_K,
-        BLOCK_T,
-        IS_WHOLE,
-        WAIT=False,
-    )
-    if PDL:
-        tl.extra.cuda.gdc_launch_dependents()
-    if logits is not None:
-        inside = (ids[:, None] < num_ids) & (tokens[None, :] < num_tokens)
-        place = tokens[None, :].to(tl.int64) * num_ids + ids[:, None]
-        tl.store(logits + place, value, mask=inside)
-    store_best(
-        value,
-        ids,
-        tokens,
-        num_tokens,
-        tile_max,
-        tile_sum,
-        tile_keys,
-        tile,
-        num_tiles,
-        num_ids,
-        topk,
-    )
+        line = tokens[None, :].to(tl.int64) * num_ids + ids[:, None]
+        tl.store(logits + line, value, mask=inside)
+    num_tiles = tl.cdiv(num_ids, TILE)
+    store_best(value, ids, tokens, num_tokens, kept, tile, num_tiles, num_ids, topk)
 
 
 def head_tiles(
@@ -239,7 +143,6 @@ def head(
     eps: float = 0.0,
     logits: torch.Tensor | None = None,
     tiles: Tiles | None = None,
-    programmatic: bool = False,
 ) -> None:
     r"""Write of every tile of the vocabulary its maximum, its sum of exponentials and its best ids.
 
@@ -247,71 +150,135 @@ def head(
 
     NaN counts as minus infinity, and adds nothing to the sum. drafter.md 11, K9.
     """
-    num_ids, width = weight.shape
-    num_tokens = inputs.shape[0] if input_index is None else input_index.shape[0]
-    topk = tile_keys.shape[-1]
+    num_tokens = len(inputs if input_index is None else input_index)
     tile, cut = head_tiles(num_tokens, weight, tiles)
+    sizes = (num_tokens, *weight.shape, cut_of(cut, num_tokens, weight), tile)
+    kept, topk = Kept(tile_max, tile_sum, tile_keys), tile_keys.shape[-1]
+    arguments = (Given(inputs, input_index, norm, eps), weight, logits, kept, topk, *sizes)
+    grid = (triton.cdiv(len(weight), tile), triton.cdiv(num_tokens, sizes[3].tokens))
+    how: dict[str, Any] = {
+        "warps": cut.num_warps,
+        "stages": cut.num_stages,
+        "registers": HEAD_REGISTERS,
+    }
+    launch(head_kernel, grid, *arguments, **how)
+
+
+PICK_REGISTERS = 128
+"""Registers that a thread may take, so that 16 warps fit, [-]. Without a number the assembler keeps fewer."""
+
+MOST_TILES = 8192
+"""Tiles of the head that one program can hold, [-]."""
+
+
+class Chain(NamedTuple):
+    """What a chain of drafts keeps on the device, for B requests.
+
+    Every value is written from `starts` and the number of the step, so that a replayed graph begins
+    where the first run began.
+    """
+
+    starts: torch.Tensor
+    positions: torch.Tensor
+    lengths: torch.Tensor
+    drafted: torch.Tensor
+    scores: torch.Tensor
+
+
+@triton.jit(do_not_specialize=["step", "num_steps", "num_ids", "num_tiles", "topk", "tile_size"])
+def pick_kernel(
+    kept,
+    offsets,
+    tokens,
+    log_probs,
+    chain,
+    step,
+    num_steps,
+    num_ids,
+    num_tiles,
+    topk,
+    tile_size,
+    BLOCK: tl.constexpr,
+    BLOCK_TOPK: tl.constexpr,
+    PDL: tl.constexpr,
+) -> None:
+    """One program picks the guesses of one row: tokens and log_probs [T, topk]."""
+    row = tl.program_id(0).to(tl.int64)
+    tile = tl.arange(0, BLOCK)
+    is_tile = tile < num_tiles
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+    place = row * num_tiles + tile
+    highs = tl.load(kept.tile_max + place, mask=is_tile, other=float("-inf"))
+    sums = tl.load(kept.tile_sum + place, mask=is_tile, other=0.0)
+    biggest = tl.max(highs, axis=0)
+    shift = tl.where(biggest == float("-inf"), 0.0, biggest)
+    total = tl.sum(sums * tl.exp(highs - shift), axis=0)
+    log_total = shift + tl.log(tl.where(total == 0.0, 1.0, total))
+
+    # the best topk of all stand in the topk tiles whose own best is best
+    keys = tl.load(kept.tile_keys + place * topk, mask=is_tile, other=NO_CANDIDATE)
+    rank = tl.arange(0, BLOCK_TOPK)
+    candidates = tl.full((BLOCK_TOPK, BLOCK_TOPK), NO_CANDIDATE, tl.int64)
+    best = tl.max(keys, axis=0)
+    if BLOCK_TOPK > 1:
+        for chosen in range(topk):
+            is_found = best != NO_CANDIDATE
+            line = (row * num_tiles + key_index(best) // tile_size) * topk + rank
+            found = tl.load(
+                kept.tile_keys + line, mask=rank < tl.where(is_found, topk, 0), other=NO_CANDIDATE
+            )
+            candidates = tl.where((rank == chosen)[:, None], found[None, :], candidates)
+            keys = tl.where(keys == best, NO_CANDIDATE, keys)
+            best = tl.max(keys, axis=0)
+        best = tl.max(tl.max(candidates, axis=1), axis=0)
+    for chosen in range(topk):
+        index = key_index(best)
+        value = key_value(best)
+        log_prob = tl.where(value == float("-inf"), value, value - log_total)
+        offset = tl.load(offsets + index, mask=index < num_ids, other=0)
+        out = row * topk + chosen
+        tl.store(tokens + out, index.to(tl.int64) + offset)
+        tl.store(log_probs + out, log_prob)
+        if chain is not None:
+            start = tl.load(chain.starts + row)
+            tl.store(chain.positions + row, start + step)
+            tl.store(chain.lengths + row, start + step + 1)
+            line = row * num_steps + step
+            before = tl.load(chain.scores + line - 1, mask=step > 0, other=0.0)
+            tl.store(chain.drafted + line, index.to(tl.int64) + offset)
+            tl.store(chain.scores + line, before + log_prob)
+        if BLOCK_TOPK > 1:
+            candidates = tl.where(candidates == best, NO_CANDIDATE, candidates)
+            best = tl.max(tl.max(candidates, axis=1), axis=0)
+
+
+def pick(
+    tile_max: torch.Tensor,
+    tile_sum: torch.Tensor,
+    tile_keys: torch.Tensor,
+    offsets: torch.Tensor,
+    tokens: torch.Tensor,
+    log_probs: torch.Tensor,
+    *,
+    tile: int,
+    chain: Chain | None = None,
+    step: int = 0,
+) -> None:
+    """Write the best guesses of each row, the best first, and their log-probabilities.
+
+    The lower draft id wins among equals. drafter.md 11, K10.
+    """
+    num_tokens, topk = tokens.shape
+    num_ids = offsets.shape[0]
     num_tiles = triton.cdiv(num_ids, tile)
-    is_matvec = num_tokens <= MATVEC_TOKENS
-    check_range("topk", topk, 1, min(MOST_TOPK, num_ids))
-    check_tensor("weight", weight, (num_ids, width), STORAGE_TYPES)
-    types = STORAGE_TYPES if is_matvec else (weight.dtype,)
-    check_tensor("inputs", inputs, (inputs.shape[0], width), types, weight)
-    check_tensor("tile_max", tile_max, (num_tokens, num_tiles), (torch.float32,), weight)
-    check_tensor("tile_sum", tile_sum, (num_tokens, num_tiles), (torch.float32,), weight)
-    check_tensor("tile_keys", tile_keys, (num_tokens, num_tiles, topk), (torch.int64,), weight)
-    if input_index is not None:
-        check_tensor("input_index", input_index, (num_tokens,), INDEX_TYPES, weight)
-    if logits is not None:
-        check_tensor("logits", logits, (num_tokens, num_ids), (torch.float32,), weight)
-    if norm is not None:
-        check_tensor("norm", norm, (width,), STORAGE_TYPES, weight)
-        if not is_matvec:
-            allowed = f"at most {MATVEC_TOKENS} with a norm in the product"
-            raise ParameterError("tokens", num_tokens, allowed, "normalise the rows before")
-    chosen = product_options(cut, programmatic, most_registers=HEAD_REGISTERS)
-    if is_matvec:
-        head_matvec_kernel[(num_tiles,)](
-            inputs,
-            input_index,
-            weight,
-            norm,
-            logits,
-            tile_max,
-            tile_sum,
-            tile_keys,
-            num_tokens,
-            eps,
-            num_ids,
-            width,
-            topk,
-            power_of_two(num_tokens),
-            tile,
-            cut.block_n,
-            cut.block_k,
-            vector_width(weight),
-            width % cut.block_k == 0,
-            programmatic,
-            **chosen,
-        )
-    else:
-        block_t = dot_tokens(num_tokens)
-        head_dot_kernel[(num_tiles, triton.cdiv(num_tokens, block_t))](
-            inputs,
-            input_index,
-            weight,
-            logits,
-            tile_max,
-            tile_sum,
-            tile_keys,
-            num_tokens,
-            num_ids,
-            width,
-            topk,
-            cut.block_n,
-            cut.block_k,
-            block_t,
-            width % cut.block_k == 0,
-            programmatic,
-            **chosen,
-        )
+    num_steps = 0 if chain is None else chain.drafted.shape[1]
+    block = power_of_two(num_tiles)
+    # fewer warps where the candidates are held too; with either, some release spills in the other case
+    warps = min(16, max(1, block // (256 if topk == 1 else 512)))
+    kept, width = Kept(tile_max, tile_sum, tile_keys), 1 if topk == 1 else MOST_TOPK
+    arguments = (kept, offsets, tokens, log_probs, chain, step, num_steps, num_ids, num_tiles)
+    sizes = (topk, tile, block, width)
+    registers = PICK_REGISTERS
+    launch(pick_kernel, (num_tokens,), *arguments, *sizes, warps=warps, registers=registers)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import torch
 
+from drafter.kernels.numerics import Cut
 from specmodel.errors import FormatError, ParameterError
 
 STORAGE_TYPES = (torch.bfloat16, torch.float16, torch.float32)
@@ -20,8 +21,8 @@ STORAGE_TYPES = (torch.bfloat16, torch.float16, torch.float32)
 INDEX_TYPES = (torch.int32, torch.int64)
 """Types that tokens, rows and positions may have."""
 
-MOST_ELEMENTS_PER_VECTOR_BYTES = 16
-"""One load of a thread, [B]."""
+VECTOR_BYTES: Final = 16
+"""Widest load of one thread on every target, [B]."""
 
 
 def check_tensor(
@@ -31,10 +32,7 @@ def check_tensor(
     types: Sequence[torch.dtype],
     like: torch.Tensor | None = None,
 ) -> None:
-    """Refuse a tensor that a kernel would misread.
-
-    Costs microseconds per launch, none of them in a captured graph.
-    """
+    """Refuse a tensor that a kernel would misread: once, when buffers are made or filled."""
     if tuple(tensor.shape) != tuple(shape):
         raise ParameterError(name, tuple(tensor.shape), f"of shape {tuple(shape)}")
     if tensor.dtype not in types:
@@ -53,14 +51,6 @@ def check_range(name: str, value: int, low: int, high: int, hint: str = "") -> N
     """
     if not low <= value <= high:
         raise ParameterError(name, value, f"between {low} and {high}", hint)
-
-
-def vector_width(tensor: torch.Tensor) -> int:
-    """Elements of a tensor in one 128-bit load.
-
-    128 bits are the widest load of one thread on every target.
-    """
-    return MOST_ELEMENTS_PER_VECTOR_BYTES // tensor.element_size()
 
 
 MATVEC_TOKENS: Final = 8
@@ -88,6 +78,7 @@ LEAST_DOT_TOKENS: Final = 16
 
 _TABLE_BYTES: Final = 2  # of a weight in the table and the rule
 TileKey = tuple[int, int, int, int]
+_OVERLAPS: ContextVar[bool] = ContextVar("overlaps", default=False)
 _PLANNED_FOR: ContextVar[int | None] = ContextVar("planned_for", default=None)
 
 
@@ -270,38 +261,75 @@ def dot_tokens(tokens: int) -> int:
     return min(max(power_of_two(tokens), LEAST_DOT_TOKENS), MOST_DOT_TOKENS)
 
 
-def options(
-    num_warps: int, num_stages: int, programmatic: bool, *, most_registers: int | None = None
-) -> dict[str, int | bool]:
-    """Launch options of a kernel.
+@contextmanager
+def overlapping(asked: bool) -> Iterator[None]:
+    """Let launches begin before those before them have ended, until the block ends."""
+    token = _OVERLAPS.set(asked)
+    try:
+        yield
+    finally:
+        _OVERLAPS.reset(token)
+
+
+def launch(
+    kernel: Any,
+    grid: tuple[int, ...],
+    *arguments: object,
+    warps: int,
+    stages: int = 1,
+    registers: int | None = None,
+) -> None:
+    """Launch a kernel; its last argument says whether it has to wait for the one before.
 
     Fused multiply-add is asked for by name, since its default changes between releases of Triton.
     """
-    chosen: dict[str, int | bool] = {
-        "num_warps": num_warps,
-        "num_stages": num_stages,
-        "enable_fp_fusion": True,
-    }
-    if programmatic:
-        chosen["launch_pdl"] = True
-    if most_registers is not None:
-        chosen["maxnreg"] = most_registers
-    return chosen
+    pdl = _OVERLAPS.get()
+    options: dict[str, int | bool] = {"num_warps": warps, "num_stages": stages}
+    if pdl:
+        options["launch_pdl"] = True
+    if registers is not None:
+        options["maxnreg"] = registers
+    kernel[grid](*arguments, pdl, enable_fp_fusion=True, **options)
 
 
-def product_options(
-    tiles: Tiles, programmatic: bool, *, most_registers: int = PRODUCT_REGISTERS
-) -> dict[str, int | bool]:
-    """Launch options of a product.
+def launch_product(
+    kernel: Any,
+    tokens: int,
+    weight: torch.Tensor,
+    *arguments: object,
+    tiles: Tiles | None = None,
+    registers: int = PRODUCT_REGISTERS,
+    is_wide: bool = False,
+    halves: int = 1,
+    more: tuple[object, ...] = (),
+) -> None:
+    """Launch a product of weights and tokens, cut as the table or the rule says.
 
-    `options` with a bound on registers.
+    The weights may be read in `halves` apart; `more` are constants that the kernel knows besides.
     """
-    return options(tiles.num_warps, tiles.num_stages, programmatic, most_registers=most_registers)
+    rows, width = weight.shape
+    size = weight.element_size()
+    sm = device_sm(weight.device)
+    own = tiles or tiles_for(sm, tokens, rows, width, value_bytes=size, is_wide=is_wide)
+    cut = cut_of(own, tokens, weight, halves=halves)
+    grid = (-(-rows // own.block_n), -(-tokens // cut.tokens))
+    arguments = (*arguments, tokens, rows, width, cut, *more)
+    warps, stages = own.num_warps, own.num_stages
+    launch(kernel, grid, *arguments, warps=warps, stages=stages, registers=registers)
 
 
-def row_options(block: int, programmatic: bool) -> dict[str, int | bool]:
-    """Launch options of a kernel that has one row in registers.
+def cut_of(tiles: Tiles, tokens: int, weight: torch.Tensor, *, halves: int = 1) -> Cut:
+    """Tiles of a product as a kernel knows them."""
+    is_matvec = tokens <= MATVEC_TOKENS
+    return Cut(
+        tokens=power_of_two(tokens) if is_matvec else dot_tokens(tokens),
+        block_n=tiles.block_n,
+        block_k=tiles.block_k,
+        vector=VECTOR_BYTES // weight.element_size() if is_matvec else 0,
+        is_whole=weight.shape[1] // halves % tiles.block_k == 0,
+    )
 
-    About eight elements a thread, between 1 and 16 warps.
-    """
-    return options(min(16, max(1, block // 256)), 1, programmatic)
+
+def row_warps(block: int) -> int:
+    """Warps of a kernel that has one row in registers: about eight elements a thread."""
+    return min(16, max(1, block // 256))

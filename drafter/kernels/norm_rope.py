@@ -1,21 +1,16 @@
 """Row norm, table of angles, and rotary embedding into the cache."""
 
-import math
+from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 
-from drafter.kernels.launch_plan import (
-    INDEX_TYPES,
-    STORAGE_TYPES,
-    check_tensor,
-    options,
-    power_of_two,
-    row_options,
-)
-from drafter.kernels.numerics import rounded
-from drafter.spec import Rope
+from drafter.kernels.attention import AttentionWidths
+from drafter.kernels.launch_plan import launch, power_of_two, row_warps
+from drafter.kernels.numerics import Given, rounded
+from drafter.reference.rope import RotaryTable, rotary_frequencies, rotary_magnitude
+from drafter.spec import DraftSpec, Rope
 
 WIDEST_BLOCK = 4096
 """Columns in registers at once, [-]."""
@@ -23,13 +18,7 @@ WIDEST_BLOCK = 4096
 
 @triton.jit
 def row_norm_kernel(
-    inputs: tl.tensor,
-    weight: tl.tensor,
-    out: tl.tensor,
-    eps: tl.tensor,
-    width: tl.tensor,
-    BLOCK: tl.constexpr,
-    PDL: tl.constexpr,
+    inputs, weight, out, eps, width, BLOCK: tl.constexpr, PDL: tl.constexpr
 ) -> None:
     """One program normalises one part of one row: inputs and out [T, parts, width]."""
     row = (tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)).to(tl.int64)
@@ -53,14 +42,7 @@ def row_norm_kernel(
         tl.store(out + row * width + column, result, mask=inside)
 
 
-def row_norm(
-    inputs: torch.Tensor,
-    weight: torch.Tensor,
-    out: torch.Tensor,
-    *,
-    eps: float,
-    programmatic: bool = False,
-) -> None:
+def row_norm(inputs: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, *, eps: float) -> None:
     r"""Write RMSNorm of each part of each row to `out`.
 
     .. math:: y_{tgi} = \frac{w_{gi} x_{tgi}}{\sqrt{\frac{1}{W} \sum_j x_{tgj}^2 + \epsilon}}
@@ -68,15 +50,11 @@ def row_norm(
     fp32 inside, one rounding at the end; implementations that round before the weight differ by one
     unit in the last place. drafter.md 6.
     """
-    check_tensor("inputs", inputs, inputs.shape, STORAGE_TYPES)
-    check_tensor("weight", weight, inputs.shape[1:], STORAGE_TYPES, inputs)
-    check_tensor("out", out, inputs.shape, STORAGE_TYPES, inputs)
     tokens, width = inputs.shape[0], inputs.shape[-1]
     parts = inputs.shape[1:-1].numel()
     block = min(triton.next_power_of_2(width), WIDEST_BLOCK)
-    row_norm_kernel[(tokens, parts)](
-        inputs, weight, out, eps, width, block, programmatic, **row_options(block, programmatic)
-    )
+    arguments = (inputs, weight, out, eps, width, block)
+    launch(row_norm_kernel, (tokens, parts), *arguments, warps=row_warps(block))
 
 
 def rope_table(
@@ -94,64 +72,126 @@ def rope_table(
 
     The kinds are those of [transformers-5.19.0]_; :math:`a` is 1 but for yarn ([peng2023]_ Eq. 24).
     """
-    half = torch.arange(head_dim // 2, dtype=torch.float64) / (head_dim // 2)
-    base = rope.theta
-    if rope.kind == "dynamic":
-        trained = rope.original_max_positions or max_positions
-        over = max(context_tokens or 0, trained) / trained
-        base *= (1.0 + rope.factor * (over - 1.0)) ** (head_dim / (head_dim - 2))
-    turn = torch.exp(-half * math.log(base))  # radians per position
-    stretched = turn / rope.factor
-    if rope.kind == "linear":
-        turn = stretched
-    elif rope.kind == "llama3":
-        turn = torch.lerp(stretched, turn, _turns_share(rope, turn))
-    elif rope.kind == "yarn":
-        turn = torch.lerp(stretched, turn, _pair_share(rope, head_dim))
-    angle = torch.outer(torch.arange(num_positions, dtype=torch.float64), turn)
-    gain = _gain(rope)
-    tables = (gain * angle.cos(), gain * angle.sin())
-    return (
-        tables[0].to(device=device, dtype=torch.float32),
-        tables[1].to(device=device, dtype=torch.float32),
+    frequencies = rotary_frequencies(
+        rope, head_dim, max_positions=max_positions, context_tokens=context_tokens
     )
+    positions, magnitude = torch.arange(num_positions), rotary_magnitude(rope)
+    table = RotaryTable.at(positions, frequencies, magnitude=magnitude, dtype=torch.float32)
+    return table.cos.to(device), table.sin.to(device)
 
 
-def _turns_share(rope: Rope, turn: torch.Tensor) -> torch.Tensor:
-    """How much of each frequency of llama3 stays: 1 from `high_freq_factor` turns in training on."""
-    turns = turn * (rope.original_max_positions or 1) / math.tau
-    low, high = rope.low_freq_factor, rope.high_freq_factor
-    return ((turns - low) / (high - low)).clip(0.0, 1.0)
+class CacheSpace(NamedTuple):
+    """The cache of B requests, and the angles of its positions.
 
+    A request's slots lie together; there are no pages.
+    """
 
-def _pair_share(rope: Rope, head_dim: int) -> torch.Tensor:
-    """How much of each frequency of yarn stays: 1 for the pairs that make `beta_fast` turns or more."""
-    log_base = math.log(rope.theta)
+    keys: torch.Tensor
+    values: torch.Tensor
+    cosine: torch.Tensor
+    sine: torch.Tensor
 
-    def pair(turns: float) -> float:
-        return (
-            head_dim
-            * math.log((rope.original_max_positions or 1) / (turns * math.tau))
-            / 2
-            / log_base
+    @classmethod
+    def empty(
+        cls,
+        spec: DraftSpec,
+        *,
+        batch_size: int,
+        capacity: int,
+        dtype: torch.dtype,
+        device: torch.device | str,
+        context_tokens: int | None = None,
+    ) -> "CacheSpace":
+        """Cache of zeros, with the angles of every slot.
+
+        Latents take one tensor: a token of latent heads costs kv_rank + rope_dim values.
+        """
+        widths = AttentionWidths.of(spec)
+        shape = (batch_size, capacity, widths.cached_heads, widths.cached)
+        keys = torch.zeros(shape, dtype=dtype, device=device)
+        is_latent = spec.latent is not None
+        values = keys[..., : widths.attended] if is_latent else torch.zeros_like(keys)
+        tables = rope_table(
+            spec.rope,
+            head_dim=widths.turned,
+            num_positions=capacity,
+            max_positions=spec.max_positions,
+            context_tokens=context_tokens,
+            device=device,
         )
+        return cls(keys, values, *tables)
 
-    first = max(math.floor(pair(rope.beta_fast)), 0)
-    last = min(math.ceil(pair(rope.beta_slow)), head_dim - 1)
-    ramp = (torch.arange(head_dim // 2, dtype=torch.float64) - first) / max(last - first, 1e-3)
-    return 1.0 - ramp.clip(0.0, 1.0)
+    def of_requests(self, count: int) -> "CacheSpace":
+        """The cache of the first requests.
+
+        Rows of a batch lie together, so what a kernel needs contiguous stays so.
+        """
+        return self._replace(keys=self.keys[:count], values=self.values[:count])
 
 
-def _gain(rope: Rope) -> float:
-    """Factor on both tables."""
-    if rope.kind != "yarn":
-        return 1.0
-    if rope.attention_factor is not None:
-        return rope.attention_factor
-    growth = 0.1 * math.log(max(rope.factor, 1.0))
-    if rope.mscale and rope.mscale_all_dim:
-        return (1.0 + rope.mscale * growth) / (1.0 + rope.mscale_all_dim * growth)
-    return 1.0 + growth
+@triton.jit
+def layer_input_kernel(
+    embedded,
+    carried,
+    out,
+    residual,
+    width,
+    BLOCK: tl.constexpr,
+    NORMED_RESIDUAL: tl.constexpr,
+    PDL: tl.constexpr,
+) -> None:
+    """One program makes one token's row: out [T, 2, width], residual [T, width]."""
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    inside = column < width
+    embed_gain = tl.load(embedded.norm + column, mask=inside, other=0.0).to(tl.float32)
+    hidden_gain = tl.load(carried.norm + column, mask=inside, other=0.0).to(tl.float32)
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+    token = tl.load(embedded.input_index + row).to(tl.int64)
+    source = row
+    if carried.input_index is not None:
+        source = tl.load(carried.input_index + row).to(tl.int64)
+    place = embedded.inputs + token * width + column
+    first_half = tl.load(place, mask=inside, other=0.0).to(tl.float32)
+    place = carried.inputs + source * width + column
+    second_half = tl.load(place, mask=inside, other=0.0).to(tl.float32)
+    embed_scale = 1.0 / tl.sqrt(tl.sum(first_half * first_half, axis=0) / width + embedded.eps)
+    hidden_scale = 1.0 / tl.sqrt(tl.sum(second_half * second_half, axis=0) / width + carried.eps)
+    normed = second_half * hidden_scale * hidden_gain
+    first = out + row * (2 * width) + column
+    storage = out.dtype.element_ty
+    tl.store(first, rounded(first_half * embed_scale * embed_gain, storage), mask=inside)
+    tl.store(first + width, rounded(normed, storage), mask=inside)
+    kept = normed if NORMED_RESIDUAL else second_half
+    kept = rounded(kept, residual.dtype.element_ty)
+    tl.store(residual + row * width + column, kept, mask=inside)
+
+
+def layer_input(
+    tokens: torch.Tensor,
+    embedding: torch.Tensor,
+    hidden: torch.Tensor,
+    embed_norm: torch.Tensor,
+    hidden_norm: torch.Tensor,
+    out: torch.Tensor,
+    residual: torch.Tensor,
+    *,
+    eps: float,
+    normed_residual: bool,
+    hidden_rows: torch.Tensor | None = None,
+) -> None:
+    """Write the layer's input and the residual of each token.
+
+    The embedding never enters the residual. drafter.md 6, steps 2 and 4.
+    """
+    width = hidden.shape[1]
+    embedded = Given(embedding, tokens, embed_norm, eps)
+    carried = Given(hidden, hidden_rows, hidden_norm, eps)
+    block = power_of_two(width)
+    arguments = (embedded, carried, out, residual, width, block, normed_residual)
+    launch(layer_input_kernel, (len(tokens),), *arguments, warps=row_warps(block))
 
 
 HEADS_TOGETHER = 8
@@ -160,22 +200,18 @@ HEADS_TOGETHER = 8
 
 @triton.jit(do_not_specialize=["num_angles", "width", "capacity", "num_heads", "num_kv_heads"])
 def rope_cache_kernel(
-    fused: tl.tensor,
-    cosine: tl.tensor,
-    sine: tl.tensor,
-    positions: tl.tensor,
-    slots: tl.tensor,
-    query_norm: tl.tensor,
-    key_norm: tl.tensor,
-    query: tl.tensor,
-    key_cache: tl.tensor,
-    value_cache: tl.tensor,
-    eps: tl.tensor,
-    num_angles: tl.tensor,
-    width: tl.tensor,
-    capacity: tl.tensor,
-    num_heads: tl.tensor,
-    num_kv_heads: tl.tensor,
+    fused,
+    cache,
+    positions,
+    slots,
+    norms,
+    query,
+    eps,
+    num_angles,
+    width,
+    capacity,
+    num_heads,
+    num_kv_heads,
     HEAD_DIM: tl.constexpr,
     BLOCK_H: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -210,18 +246,18 @@ def rope_cache_kernel(
     first = tl.load(place, mask=inside, other=0.0).to(tl.float32)
     second = tl.load(place + half, mask=inside, other=0.0).to(tl.float32)
     if not is_value:
-        if query_norm is not None:
+        if norms is not None:
             squares = tl.sum(first * first, axis=1) + tl.sum(second * second, axis=1)
             scale = 1.0 / tl.sqrt(squares / HEAD_DIM + eps)
-            gain = query_norm if is_query else key_norm
+            gain = norms[0] if is_query else norms[1]
             first_gain = tl.load(gain + lane, mask=is_lane, other=0.0).to(tl.float32)
             second_gain = tl.load(gain + half + lane, mask=is_lane, other=0.0).to(tl.float32)
             first = first * scale[:, None] * first_gain[None, :]
             second = second * scale[:, None] * second_gain[None, :]
         # rows without a token sit below 0, drafts past the end of the cache above its last angle
         angle = tl.minimum(tl.maximum(position, 0), num_angles - 1) * half + lane
-        cos = tl.load(cosine + angle, mask=is_lane, other=0.0)[None, :]
-        sin = tl.load(sine + angle, mask=is_lane, other=0.0)[None, :]
+        cos = tl.load(cache.cosine + angle, mask=is_lane, other=0.0)[None, :]
+        sin = tl.load(cache.sine + angle, mask=is_lane, other=0.0)[None, :]
         turned = first * cos - second * sin
         second = second * cos + first * sin
         first = turned
@@ -230,29 +266,26 @@ def rope_cache_kernel(
         tl.store(out, rounded(first, query.dtype.element_ty), mask=inside)
         tl.store(out + half, rounded(second, query.dtype.element_ty), mask=inside)
     else:
-        cache = value_cache if is_value else key_cache
+        keys_or_values = (
+            cache[1] if is_value else cache[0]
+        )  # Triton's tuples have `values` of their own
         line = ((token // width) * capacity + slot) * num_kv_heads + head
-        out = cache + line[:, None] * HEAD_DIM + lane[None, :]
+        out = keys_or_values + line[:, None] * HEAD_DIM + lane[None, :]
         reach = tl.where((slot >= 0) & (slot < capacity), num_kv_heads, 0)
         kept = (head < reach)[:, None] & is_lane[None, :]
-        tl.store(out, rounded(first, key_cache.dtype.element_ty), mask=kept)
-        tl.store(out + half, rounded(second, key_cache.dtype.element_ty), mask=kept)
+        tl.store(out, rounded(first, out.dtype.element_ty), mask=kept)
+        tl.store(out + half, rounded(second, out.dtype.element_ty), mask=kept)
 
 
 def rope_cache(
     fused: torch.Tensor,
-    cosine: torch.Tensor,
-    sine: torch.Tensor,
+    cache: CacheSpace,
     positions: torch.Tensor,
     slots: torch.Tensor,
     query: torch.Tensor,
-    key_cache: torch.Tensor,
-    value_cache: torch.Tensor,
     *,
-    query_norm: torch.Tensor | None = None,
-    key_norm: torch.Tensor | None = None,
+    norms: tuple[torch.Tensor, torch.Tensor] | None = None,
     eps: float = 0.0,
-    programmatic: bool = False,
 ) -> None:
     r"""Write rotated queries to `query` and each token's key and value to its slot of the caches.
 
@@ -262,44 +295,11 @@ def rope_cache(
     Element i turns with element i + D/2, as in checkpoints of the Llama and Qwen families.
     """
     num_tokens, num_heads, head_dim = query.shape
-    batch_size, capacity, num_kv_heads = key_cache.shape[:3]
+    batch_size, capacity, num_kv_heads = cache.keys.shape[:3]
     width = num_tokens // batch_size
-    all_heads = num_heads + 2 * num_kv_heads
-    check_tensor("fused", fused, (batch_size * width, all_heads * head_dim), STORAGE_TYPES)
-    check_tensor("query", query, (batch_size * width, num_heads, head_dim), STORAGE_TYPES, fused)
-    table = (cosine.shape[0], head_dim // 2)
-    check_tensor("cosine", cosine, table, (torch.float32,), fused)
-    check_tensor("sine", sine, table, (torch.float32,), fused)
-    check_tensor("positions", positions, (num_tokens,), INDEX_TYPES, fused)
-    check_tensor("slots", slots, (num_tokens,), INDEX_TYPES, fused)
-    cache = (batch_size, capacity, num_kv_heads, 2 * (head_dim // 2))
-    check_tensor("key_cache", key_cache, cache, STORAGE_TYPES, fused)
-    check_tensor("value_cache", value_cache, cache, (key_cache.dtype,), fused)
-    if query_norm is not None and key_norm is not None:
-        check_tensor("query_norm", query_norm, (head_dim,), STORAGE_TYPES, fused)
-        check_tensor("key_norm", key_norm, (head_dim,), (query_norm.dtype,), fused)
     block_h = min(HEADS_TOGETHER, power_of_two(num_heads))
     programs = triton.cdiv(num_heads, block_h) + 2 * triton.cdiv(num_kv_heads, block_h)
-    rope_cache_kernel[(num_tokens, programs)](
-        fused,
-        cosine,
-        sine,
-        positions,
-        slots,
-        query_norm,
-        key_norm,
-        query,
-        key_cache,
-        value_cache,
-        eps,
-        cosine.shape[0],
-        width,
-        capacity,
-        num_heads,
-        num_kv_heads,
-        head_dim,
-        block_h,
-        power_of_two(head_dim // 2),
-        programmatic,
-        **options(2, 1, programmatic),
-    )
+    sizes = (len(cache.cosine), width, capacity, num_heads, num_kv_heads, head_dim, block_h)
+    arguments = (fused, cache, positions, slots, norms, query, eps, *sizes)
+    block = power_of_two(head_dim // 2)
+    launch(rope_cache_kernel, (num_tokens, programs), *arguments, block, warps=2)

@@ -14,7 +14,7 @@ INTERPRETED = tl.constexpr(IS_INTERPRETED)
 
 
 @triton.jit
-def rounded(value: tl.tensor, dtype: tl.constexpr) -> tl.tensor:
+def rounded(value, dtype: tl.constexpr):
     """The fp32 `value` in a storage type, rounded to nearest, ties to even.
 
     The interpreter drops the low bits where it casts to bf16, and garbles subnormal numbers, so there
@@ -29,7 +29,7 @@ def rounded(value: tl.tensor, dtype: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit
-def dot(left: tl.tensor, right: tl.tensor, total: tl.tensor) -> tl.tensor:
+def dot(left, right, total):
     """`total` + `left` · `right` with fp32 sums; [M, K] · [K, N] → [M, N].
 
     The interpreter multiplies bf16 bit patterns as if they were numbers, so there the operands are
@@ -41,49 +41,12 @@ def dot(left: tl.tensor, right: tl.tensor, total: tl.tensor) -> tl.tensor:
     return tl.dot(left, right, total, input_precision="ieee")
 
 
-@triton.jit
-def swap_dot(
-    inputs: tl.tensor,
-    input_rows: tl.tensor,
-    weight: tl.tensor,
-    rows: tl.tensor,
-    num_rows: tl.tensor,
-    width: tl.tensor,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    BLOCK_T: tl.constexpr,
-    IS_WHOLE: tl.constexpr,
-    WAIT: tl.constexpr,
-) -> tl.tensor:
-    """weight[rows] · inputs[input_rows]^T in fp32, [BLOCK_N, BLOCK_T].
-
-    Weight rows are the M of the product, so that few tokens do not leave a tile of 64 or 128 rows
-    empty. Rows past the end repeat the last one; the caller does not store them.
-    """
-    row = tl.minimum(rows, num_rows - 1).to(tl.int64)
-    if WAIT:
-        tl.extra.cuda.gdc_wait()
-    total = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
-    for start in range(0, width, BLOCK_K):
-        column = start + tl.arange(0, BLOCK_K)
-        weights = weight + row[:, None] * width + column[None, :]  # [BLOCK_N, BLOCK_K]
-        values = inputs + input_rows[None, :] * width + column[:, None]  # [BLOCK_K, BLOCK_T]
-        if IS_WHOLE:
-            left = tl.load(weights)
-            right = tl.load(values)
-        else:
-            left = tl.load(weights, mask=column[None, :] < width, other=0.0)
-            right = tl.load(values, mask=column[:, None] < width, other=0.0)
-        total = dot(left, right, total)
-    return total
-
-
 NO_CANDIDATE = tl.constexpr(-0x8000000000000000)
 """Below the key of every candidate, minus infinity included."""
 
 
 @triton.jit
-def candidate_key(value: tl.tensor, index: tl.tensor) -> tl.tensor:
+def candidate_key(value, index):
     """Key of fp32 `value` at int32 `index`, of one shape."""
     value = tl.where(value == value, value, float("-inf"))  # noqa: PLR0124
     value = tl.where(value == 0.0, 0.0, value)  # -0 ties with +0
@@ -93,13 +56,13 @@ def candidate_key(value: tl.tensor, index: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
-def key_index(key: tl.tensor) -> tl.tensor:
+def key_index(key):
     """Index of a key, int32; the largest there is where there is no candidate."""
     return (0x7FFFFFFF - (key & 0x7FFFFFFF)).to(tl.int32)
 
 
 @triton.jit
-def key_value(key: tl.tensor) -> tl.tensor:
+def key_value(key):
     """Value of a key, fp32; undefined where there is no candidate."""
     ordered = (key >> 32).to(tl.int32)
     bits = ordered ^ ((ordered >> 31) & 0x7FFFFFFF)
@@ -107,39 +70,26 @@ def key_value(key: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
-def part_bounds(
-    lengths: tl.tensor,
-    tail_starts: tl.tensor,
-    ancestors: tl.tensor,
-    request: tl.tensor,
-    split: tl.tensor,
-    width: tl.tensor,
-    capacity: tl.tensor,
-    window: tl.tensor,
-    num_splits: tl.tensor,
-    BLOCK_N: tl.constexpr,
-) -> tl.tensor:
+def part_bounds(seen, request, split, width, capacity, window, num_splits, BLOCK_N: tl.constexpr):
     """First slot of one of num_splits parts of a request's context, and the slot after its last.
 
     Parts are whole tiles of BLOCK_N slots but for the last; slots that no row's window reaches are cut
     off first.
     """
-    length = tl.minimum(tl.load(lengths + request), capacity)
+    length = tl.minimum(tl.load(seen.lengths + request), capacity)
     low = 0
     if window is not None:
         # no row stands further back than its width of rows before the end
         low = tl.maximum(length - width - window, 0)
-        if ancestors is not None:
-            low = tl.maximum(tl.load(tail_starts + request) - window, 0)
+        if seen.ancestors is not None:
+            low = tl.maximum(tl.load(seen.tail_starts + request) - window, 0)
     share = tl.cdiv(tl.cdiv(tl.maximum(length - low, 0), num_splits), BLOCK_N) * BLOCK_N
     begin = low + split * share
     return begin, tl.minimum(begin + share, length)
 
 
 @triton.jit
-def is_seen(
-    slot: tl.tensor, position: tl.tensor, tail_start: tl.tensor, bits: tl.tensor, window: tl.tensor
-) -> tl.tensor:
+def is_seen(slot, position, tail_start, bits, window):
     """Which slots [N] rows see: [M, N] for rows at `position` [M].
 
     Without `bits` a row sees the slots up to its position. With them [M] it sees every slot before
@@ -162,7 +112,7 @@ def is_seen(
 
 
 @triton.jit
-def softmax_step(scores: tl.tensor, biggest: tl.tensor, total: tl.tensor) -> tl.tensor:
+def softmax_step(scores, biggest, total):
     """Weights of a tile's scores [M, N], by what the sums before fade, the new maximum and total.
 
     Base 2. Scores may be minus infinity, also all of a row so far: their weights are zero.
@@ -175,7 +125,7 @@ def softmax_step(scores: tl.tensor, biggest: tl.tensor, total: tl.tensor) -> tl.
 
 
 @triton.jit
-def softmax_end(biggest: tl.tensor, total: tl.tensor) -> tl.tensor:
+def softmax_end(biggest, total):
     """Base-2 logarithm of a part's weight [M], and what its sum of values is divided by.
 
     A row that sees nothing of the part has minus infinity and 1.
@@ -185,59 +135,89 @@ def softmax_end(biggest: tl.tensor, total: tl.tensor) -> tl.tensor:
     return tl.where(is_empty, float("-inf"), biggest + tl.log2(divisor)), divisor
 
 
+class Cut(NamedTuple):
+    """How a program makes its part of a product; known when it is compiled.
+
+    `vector` elements are one 128-bit load of a thread; 0 asks for tensor cores. `is_whole` says that
+    `block_k` divides the width.
+    """
+
+    tokens: int
+    block_n: int
+    block_k: int
+    vector: int
+    is_whole: bool
+
+
+class Given(NamedTuple):
+    """Rows that a product reads: token t is row `input_index[t]` of `inputs`, or row t, after the norm if any."""
+
+    inputs: torch.Tensor
+    input_index: torch.Tensor | None = None
+    norm: torch.Tensor | None = None
+    eps: float = 0.0
+
+
 @triton.jit
-def weight_tile(
-    weight: tl.tensor,
-    rows: tl.tensor,
-    start: tl.tensor,
-    num_rows: tl.tensor,
-    width: tl.tensor,
-    stride: tl.tensor,
-    BLOCK_K: tl.constexpr,
-    VECTOR: tl.constexpr,
-    IS_WHOLE: tl.constexpr,
-) -> tl.tensor:
-    """Weights [rows, BLOCK_K / VECTOR, VECTOR] in fp32; the last axis is one 128-bit load."""
-    group = tl.arange(0, BLOCK_K // VECTOR)[:, None] * VECTOR
-    column = start + group + tl.arange(0, VECTOR)[None, :]
+def swap_dot(
+    given, tokens, weight, rows, num_tokens, num_rows, width, CUT: tl.constexpr, WAIT: tl.constexpr
+):
+    """weight[rows] · inputs[tokens]^T in fp32, [N, T], in tensor cores.
+
+    Weight rows are the M of the product, so that few tokens do not leave a tile of 64 or 128 rows
+    empty. Rows past the end repeat the last one; the caller does not store them.
+    """
+    row = tl.minimum(rows, num_rows - 1).to(tl.int64)
+    input_rows = tl.minimum(tokens, num_tokens - 1).to(tl.int64)
+    if WAIT:
+        tl.extra.cuda.gdc_wait()
+    if given.input_index is not None:
+        input_rows = tl.load(given.input_index + input_rows).to(tl.int64)
+    total = tl.zeros((CUT.block_n, CUT.tokens), tl.float32)
+    for start in range(0, width, CUT.block_k):
+        column = start + tl.arange(0, CUT.block_k)
+        weights = weight + row[:, None] * width + column[None, :]  # [N, K]
+        values = given.inputs + input_rows[None, :] * width + column[:, None]  # [K, T]
+        if CUT.is_whole:
+            left = tl.load(weights)
+            right = tl.load(values)
+        else:
+            left = tl.load(weights, mask=column[None, :] < width, other=0.0)
+            right = tl.load(values, mask=column[:, None] < width, other=0.0)
+        total = dot(left, right, total)
+    return total
+
+
+@triton.jit
+def weight_tile(weight, rows, start, num_rows, width, stride, CUT: tl.constexpr):
+    """Weights [rows, K / VECTOR, VECTOR] in fp32; the last axis is one 128-bit load."""
+    group = tl.arange(0, CUT.block_k // CUT.vector)[:, None] * CUT.vector
+    column = start + group + tl.arange(0, CUT.vector)[None, :]
     # the last tiles repeat the last row: no predicate, and what they give is not stored
     row = tl.minimum(rows, num_rows - 1).to(tl.int64)
     address = weight + row[:, None, None] * stride + column[None, :, :]
-    if IS_WHOLE:
+    if CUT.is_whole:
         tile = tl.load(address, eviction_policy="evict_first")
     else:
-        tile = tl.load(
-            address, mask=column[None, :, :] < width, other=0.0, eviction_policy="evict_first"
-        )
+        inside = column[None, :, :] < width
+        tile = tl.load(address, mask=inside, other=0.0, eviction_policy="evict_first")
     return tile.to(tl.float32)
 
 
 @triton.jit
-def accumulate(
-    sums: tl.tensor,
-    squares: tl.tensor,
-    tile: tl.tensor,
-    inputs: tl.tensor,
-    input_rows: tl.tensor,
-    norm: tl.tensor,
-    start: tl.tensor,
-    width: tl.tensor,
-    NUM_TOKENS: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    VECTOR: tl.constexpr,
-) -> tl.tensor:
+def accumulate(sums, squares, tile, given, input_rows, start, width, CUT: tl.constexpr):
     """Sums of each token plus this tile's products; squares of the input where there is a norm."""
-    group = tl.arange(0, BLOCK_K // VECTOR)[:, None] * VECTOR
-    column = start + group + tl.arange(0, VECTOR)[None, :]
+    group = tl.arange(0, CUT.block_k // CUT.vector)[:, None] * CUT.vector
+    column = start + group + tl.arange(0, CUT.vector)[None, :]
     inside = column < width
     new_sums = ()
     new_squares = ()
-    if norm is not None:
-        scale = tl.load(norm + column, mask=inside, other=0.0).to(tl.float32)
-    for token in tl.static_range(NUM_TOKENS):
-        address = inputs + input_rows[token] * width + column
+    if given.norm is not None:
+        scale = tl.load(given.norm + column, mask=inside, other=0.0).to(tl.float32)
+    for token in tl.static_range(CUT.tokens):
+        address = given.inputs + input_rows[token] * width + column
         value = tl.load(address, mask=inside, other=0.0).to(tl.float32)
-        if norm is not None:
+        if given.norm is not None:
             new_squares = new_squares + (squares[token] + tl.sum(value * value, axis=1),)
             value = value * scale
         # the sum over one vector stays in a thread; threads meet once, after the loop
@@ -246,9 +226,7 @@ def accumulate(
 
 
 @triton.jit
-def token_rows(
-    input_index: tl.tensor, num_tokens: tl.tensor, NUM_TOKENS: tl.constexpr
-) -> tl.tensor:
+def token_rows(input_index, num_tokens, NUM_TOKENS: tl.constexpr):
     """Row of each token as a tuple of int64: its own without an index; past the end the last one's."""
     rows = ()
     for token in tl.static_range(NUM_TOKENS):
@@ -261,60 +239,72 @@ def token_rows(
 
 @triton.jit
 def matvec(
-    inputs: tl.tensor,
-    input_index: tl.tensor,
-    num_tokens: tl.tensor,
-    weight: tl.tensor,
-    rows: tl.tensor,
-    norm: tl.tensor,
-    eps: tl.tensor,
-    num_rows: tl.tensor,
-    width: tl.tensor,
-    stride: tl.tensor,
-    NUM_TOKENS: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    VECTOR: tl.constexpr,
-    IS_WHOLE: tl.constexpr,
-    WAIT: tl.constexpr,
-) -> tl.tensor:
-    r"""weight[rows] · x of each token: a tuple of NUM_TOKENS tensors [BLOCK_N] in fp32.
+    given, weight, rows, num_tokens, num_rows, width, stride, CUT: tl.constexpr, WAIT: tl.constexpr
+):
+    r"""weight[rows] · x of each token: a tuple of tensors [N] in fp32.
 
     .. math:: y_n = \frac{\sum_k g_k x_k W_{nk}}{\sqrt{\sum_k x_k^2 / K + \epsilon}}
 
-    with `norm`, where both sums come from one pass; without it :math:`\sum_k x_k W_{nk}`. Beside it the
-    factor 1 / sqrt of each token, none without a norm. Token t is row `input_index[t]` of `inputs` [any,
-    width], or row t; rows of the weights are `stride` apart; `IS_WHOLE` says that BLOCK_K divides the
-    width. With `WAIT` the first weights are fetched before the kernel that writes `inputs` has ended.
+    with a norm, where both sums come from one pass; without it :math:`\sum_k x_k W_{nk}`. Beside it the
+    factor 1 / sqrt of each token, none without a norm. Rows of the weights are `stride` apart. With `WAIT`
+    the first weights are fetched before the kernel that writes the inputs has ended.
     """
-    tile = weight_tile(weight, rows, 0, num_rows, width, stride, BLOCK_K, VECTOR, IS_WHOLE)
+    tile = weight_tile(weight, rows, 0, num_rows, width, stride, CUT)
     if WAIT:
         tl.extra.cuda.gdc_wait()
-    input_rows = token_rows(input_index, num_tokens, NUM_TOKENS)
+    input_rows = token_rows(given.input_index, num_tokens, CUT.tokens)
     sums = ()
     squares = ()
-    for _ in tl.static_range(NUM_TOKENS):
-        sums = sums + (tl.zeros((BLOCK_N, BLOCK_K // VECTOR), tl.float32),)
-        if norm is not None:
-            squares = squares + (tl.zeros((BLOCK_K // VECTOR,), tl.float32),)
-    sums, squares = accumulate(
-        sums, squares, tile, inputs, input_rows, norm, 0, width, NUM_TOKENS, BLOCK_K, VECTOR
-    )
-    for start in range(BLOCK_K, width, BLOCK_K):
-        tile = weight_tile(weight, rows, start, num_rows, width, stride, BLOCK_K, VECTOR, IS_WHOLE)
-        sums, squares = accumulate(
-            sums, squares, tile, inputs, input_rows, norm, start, width, NUM_TOKENS, BLOCK_K, VECTOR
-        )
+    for _ in tl.static_range(CUT.tokens):
+        sums = sums + (tl.zeros((CUT.block_n, CUT.block_k // CUT.vector), tl.float32),)
+        if given.norm is not None:
+            squares = squares + (tl.zeros((CUT.block_k // CUT.vector,), tl.float32),)
+    sums, squares = accumulate(sums, squares, tile, given, input_rows, 0, width, CUT)
+    for start in range(CUT.block_k, width, CUT.block_k):
+        tile = weight_tile(weight, rows, start, num_rows, width, stride, CUT)
+        sums, squares = accumulate(sums, squares, tile, given, input_rows, start, width, CUT)
     results = ()
     scales = ()
-    for token in tl.static_range(NUM_TOKENS):
+    for token in tl.static_range(CUT.tokens):
         total = tl.sum(sums[token], axis=1)
-        if norm is not None:
-            scale = 1.0 / tl.sqrt(tl.sum(squares[token], axis=0) / width + eps)
+        if given.norm is not None:
+            scale = 1.0 / tl.sqrt(tl.sum(squares[token], axis=0) / width + given.eps)
             scales = scales + (scale,)
             total = total * scale
         results = results + (total,)
     return results, scales
+
+
+@triton.jit
+def side_by_side(results, BLOCK_N: tl.constexpr, NUM_TOKENS: tl.constexpr):
+    """A tuple of NUM_TOKENS tensors [N] as one [N, T]."""
+    tokens = tl.arange(0, NUM_TOKENS)
+    value = tl.zeros((BLOCK_N, NUM_TOKENS), tl.float32)
+    for token in tl.static_range(NUM_TOKENS):
+        value = tl.where((tokens == token)[None, :], results[token][:, None], value)
+    return value
+
+
+@triton.jit
+def product(
+    given, tokens, weight, rows, num_tokens, num_rows, width, CUT: tl.constexpr, WAIT: tl.constexpr
+):
+    """weight[rows] · inputs of some tokens in fp32, [N, T]: few in fp32 sums, many in tensor cores."""
+    if CUT.vector > 0:
+        results, _ = matvec(given, weight, rows, num_tokens, num_rows, width, width, CUT, WAIT)
+        value = side_by_side(results, CUT.block_n, CUT.tokens)
+    else:
+        value = swap_dot(given, tokens, weight, rows, num_tokens, num_rows, width, CUT, WAIT)
+    return value
+
+
+class Seen(NamedTuple):
+    """What decides which slots of the cache each row sees."""
+
+    positions: torch.Tensor
+    lengths: torch.Tensor
+    tail_starts: torch.Tensor | None = None
+    ancestors: torch.Tensor | None = None
 
 
 class Fed(NamedTuple):
@@ -331,3 +321,8 @@ class Fed(NamedTuple):
     lengths: torch.Tensor
     tail_starts: torch.Tensor | None = None
     ancestors: torch.Tensor | None = None
+
+    @property
+    def seen(self) -> "Seen":
+        """What decides which slots its rows see."""
+        return Seen(self.positions, self.lengths, self.tail_starts, self.ancestors)

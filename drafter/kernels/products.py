@@ -1,109 +1,44 @@
 """Products of a layer: linear, gate and up, first product with its norms, per head."""
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
 
 from drafter.kernels.launch_plan import (
-    FUSED_NORM_TOKENS,
     GATED_REGISTERS,
-    INDEX_TYPES,
-    MATVEC_TOKENS,
-    STORAGE_TYPES,
     Tiles,
-    check_range,
-    check_tensor,
     device_sm,
     dot_tokens,
-    options,
+    launch,
+    launch_product,
     power_of_two,
-    product_options,
-    tiles_for,
-    vector_width,
 )
-from drafter.kernels.numerics import dot, matvec, rounded, swap_dot, token_rows
-from specmodel.errors import ParameterError
+from drafter.kernels.numerics import Given, dot, matvec, product, rounded, side_by_side, token_rows
 
 
 @triton.jit(do_not_specialize=["num_tokens"])
-def linear_matvec_kernel(
-    inputs: tl.tensor,
-    weight: tl.tensor,
-    bias: tl.tensor,
-    residual: tl.tensor,
-    out: tl.tensor,
-    num_tokens: tl.tensor,
-    num_rows: tl.tensor,
-    width: tl.tensor,
-    NUM_TOKENS: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    VECTOR: tl.constexpr,
-    IS_WHOLE: tl.constexpr,
+def linear_kernel(
+    given,
+    weight,
+    bias,
+    residual,
+    out,
+    num_tokens,
+    num_rows,
+    width,
+    CUT: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """One program makes BLOCK_N outputs of at most NUM_TOKENS tokens: out [T, num_rows]."""
-    rows = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    results, _ = matvec(
-        inputs,
-        None,
-        num_tokens,
-        weight,
-        rows,
-        None,
-        0.0,
-        num_rows,
-        width,
-        width,
-        NUM_TOKENS,
-        BLOCK_N,
-        BLOCK_K,
-        VECTOR,
-        IS_WHOLE,
-        PDL,
-    )
-    if PDL:
-        tl.extra.cuda.gdc_launch_dependents()
-    input_rows = token_rows(None, num_tokens, NUM_TOKENS)
-    for token in tl.static_range(NUM_TOKENS):
-        inside = rows < tl.where(token < num_tokens, num_rows, 0)
-        value = results[token]
-        if bias is not None:
-            value += tl.load(bias + rows, mask=inside, other=0.0).to(tl.float32)
-        if residual is not None:
-            place = residual + input_rows[token] * num_rows + rows
-            value += tl.load(place, mask=inside, other=0.0).to(tl.float32)
-        place = out + input_rows[token] * num_rows + rows
-        tl.store(place, rounded(value, out.dtype.element_ty), mask=inside)
-
-
-@triton.jit(do_not_specialize=["num_tokens"])
-def linear_dot_kernel(
-    inputs: tl.tensor,
-    weight: tl.tensor,
-    bias: tl.tensor,
-    residual: tl.tensor,
-    out: tl.tensor,
-    num_tokens: tl.tensor,
-    num_rows: tl.tensor,
-    width: tl.tensor,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    BLOCK_T: tl.constexpr,
-    IS_WHOLE: tl.constexpr,
-    PDL: tl.constexpr,
-) -> None:
-    """One program makes BLOCK_N outputs of BLOCK_T tokens: out [T, num_rows]."""
-    rows = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    tokens = tl.program_id(1) * BLOCK_T + tl.arange(0, BLOCK_T)
-    input_rows = tl.minimum(tokens, num_tokens - 1).to(tl.int64)
-    value = swap_dot(
-        inputs, input_rows, weight, rows, num_rows, width, BLOCK_N, BLOCK_K, BLOCK_T, IS_WHOLE, PDL
-    )
+    """One program makes some outputs of some tokens: out [T, num_rows]."""
+    rows = tl.program_id(0) * CUT.block_n + tl.arange(0, CUT.block_n)
+    tokens = tl.program_id(1) * CUT.tokens + tl.arange(0, CUT.tokens)
+    value = product(given, tokens, weight, rows, num_tokens, num_rows, width, CUT, PDL)
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
     inside = (rows[:, None] < num_rows) & (tokens[None, :] < num_tokens)
-    place = input_rows[None, :] * num_rows + rows[:, None]
+    place = tokens[None, :].to(tl.int64) * num_rows + rows[:, None]
     if bias is not None:
         value += tl.load(bias + rows, mask=rows < num_rows, other=0.0).to(tl.float32)[:, None]
     if residual is not None:
@@ -119,7 +54,6 @@ def linear(
     bias: torch.Tensor | None = None,
     residual: torch.Tensor | None = None,
     tiles: Tiles | None = None,
-    programmatic: bool = False,
 ) -> None:
     """Write a linear map of each token, and what is added to it.
 
@@ -127,180 +61,39 @@ def linear(
 
     fp32 sums. drafter.md 11, K2, K6 and K8.
     """
-    num_tokens = inputs.shape[0]
-    num_rows, width = weight.shape
-    check_tensor("weight", weight, (num_rows, width), STORAGE_TYPES)
-    is_matvec = num_tokens <= MATVEC_TOKENS
-    types = STORAGE_TYPES if is_matvec else (weight.dtype,)
-    check_tensor("inputs", inputs, (num_tokens, width), types, weight)
-    check_tensor("out", out, (num_tokens, num_rows), STORAGE_TYPES, weight)
-    if bias is not None:
-        check_tensor("bias", bias, (num_rows,), STORAGE_TYPES, weight)
-    if residual is not None:
-        check_tensor("residual", residual, (num_tokens, num_rows), STORAGE_TYPES, weight)
-    sm, value_bytes = device_sm(weight.device), weight.element_size()
-    cut = tiles or tiles_for(sm, num_tokens, num_rows, width, value_bytes=value_bytes)
-    grid = triton.cdiv(num_rows, cut.block_n)
-    chosen = product_options(cut, programmatic)
-    if is_matvec:
-        linear_matvec_kernel[(grid,)](
-            inputs,
-            weight,
-            bias,
-            residual,
-            out,
-            num_tokens,
-            num_rows,
-            width,
-            power_of_two(num_tokens),
-            cut.block_n,
-            cut.block_k,
-            vector_width(weight),
-            width % cut.block_k == 0,
-            programmatic,
-            **chosen,
-        )
-    else:
-        block_t = dot_tokens(num_tokens)
-        linear_dot_kernel[(grid, triton.cdiv(num_tokens, block_t))](
-            inputs,
-            weight,
-            bias,
-            residual,
-            out,
-            num_tokens,
-            num_rows,
-            width,
-            cut.block_n,
-            cut.block_k,
-            block_t,
-            width % cut.block_k == 0,
-            programmatic,
-            **chosen,
-        )
+    arguments = (Given(inputs), weight, bias, residual, out)
+    launch_product(linear_kernel, len(inputs), weight, *arguments, tiles=tiles)
 
 
 @triton.jit
-def gated(gate: tl.tensor, up: tl.tensor) -> tl.tensor:
+def gated(gate, up):
     """silu(gate) * up in fp32; a gate of minus infinity gives NaN, as in torch."""
     return gate / (1.0 + tl.exp(-gate)) * up
 
 
 @triton.jit(do_not_specialize=["num_tokens"])
-def gate_up_matvec_kernel(
-    inputs: tl.tensor,
-    gate_weight: tl.tensor,
-    up_weight: tl.tensor,
-    norm: tl.tensor,
-    out: tl.tensor,
-    num_tokens: tl.tensor,
-    eps: tl.tensor,
-    num_rows: tl.tensor,
-    width: tl.tensor,
-    NUM_TOKENS: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    VECTOR: tl.constexpr,
-    IS_WHOLE: tl.constexpr,
+def gate_up_kernel(
+    given,
+    gate_weight,
+    up_weight,
+    out,
+    num_tokens,
+    num_rows,
+    width,
+    CUT: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """One program makes BLOCK_N outputs of at most NUM_TOKENS tokens: out [T, num_rows]."""
-    rows = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    gate, _ = matvec(
-        inputs,
-        None,
-        num_tokens,
-        gate_weight,
-        rows,
-        norm,
-        eps,
-        num_rows,
-        width,
-        width,
-        NUM_TOKENS,
-        BLOCK_N,
-        BLOCK_K,
-        VECTOR,
-        IS_WHOLE,
-        PDL,
-    )
-    up, _ = matvec(
-        inputs,
-        None,
-        num_tokens,
-        up_weight,
-        rows,
-        norm,
-        eps,
-        num_rows,
-        width,
-        width,
-        NUM_TOKENS,
-        BLOCK_N,
-        BLOCK_K,
-        VECTOR,
-        IS_WHOLE,
-        WAIT=False,
-    )
-    if PDL:
-        tl.extra.cuda.gdc_launch_dependents()
-    input_rows = token_rows(None, num_tokens, NUM_TOKENS)
-    for token in tl.static_range(NUM_TOKENS):
-        value = rounded(gated(gate[token], up[token]), out.dtype.element_ty)
-        inside = rows < tl.where(token < num_tokens, num_rows, 0)
-        tl.store(out + input_rows[token] * num_rows + rows, value, mask=inside)
-
-
-@triton.jit(do_not_specialize=["num_tokens"])
-def gate_up_dot_kernel(
-    inputs: tl.tensor,
-    gate_weight: tl.tensor,
-    up_weight: tl.tensor,
-    out: tl.tensor,
-    num_tokens: tl.tensor,
-    num_rows: tl.tensor,
-    width: tl.tensor,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    BLOCK_T: tl.constexpr,
-    IS_WHOLE: tl.constexpr,
-    PDL: tl.constexpr,
-) -> None:
-    """One program makes BLOCK_N outputs of BLOCK_T tokens: out [T, num_rows]."""
-    rows = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    tokens = tl.program_id(1) * BLOCK_T + tl.arange(0, BLOCK_T)
-    input_rows = tl.minimum(tokens, num_tokens - 1).to(tl.int64)
-    gate = swap_dot(
-        inputs,
-        input_rows,
-        gate_weight,
-        rows,
-        num_rows,
-        width,
-        BLOCK_N,
-        BLOCK_K,
-        BLOCK_T,
-        IS_WHOLE,
-        PDL,
-    )
-    up = swap_dot(
-        inputs,
-        input_rows,
-        up_weight,
-        rows,
-        num_rows,
-        width,
-        BLOCK_N,
-        BLOCK_K,
-        BLOCK_T,
-        IS_WHOLE,
-        WAIT=False,
-    )
+    """One program makes some outputs of some tokens: out [T, num_rows]."""
+    rows = tl.program_id(0) * CUT.block_n + tl.arange(0, CUT.block_n)
+    tokens = tl.program_id(1) * CUT.tokens + tl.arange(0, CUT.tokens)
+    gate = product(given, tokens, gate_weight, rows, num_tokens, num_rows, width, CUT, PDL)
+    up = product(given, tokens, up_weight, rows, num_tokens, num_rows, width, CUT, WAIT=False)
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
     value = rounded(gated(gate, up), out.dtype.element_ty)
     inside = (rows[:, None] < num_rows) & (tokens[None, :] < num_tokens)
-    tl.store(out + input_rows[None, :] * num_rows + rows[:, None], value, mask=inside)
+    place = tokens[None, :].to(tl.int64) * num_rows + rows[:, None]
+    tl.store(out + place, value, mask=inside)
 
 
 def gate_up(
@@ -312,157 +105,68 @@ def gate_up(
     norm: torch.Tensor | None = None,
     eps: float = 0.0,
     tiles: Tiles | None = None,
-    programmatic: bool = False,
 ) -> None:
-    r"""Write the gated activations of each token.
+    r"""Write the gated activations of each token; with a norm of up to `MATVEC_TOKENS` of them.
 
     .. math:: a_t = \mathrm{silu}(W_g\, n(y_t)) \odot W_u\, n(y_t)
 
     A program reads its gate rows, then its up rows; the inputs come from the cache the second time.
     """
-    num_tokens = inputs.shape[0]
-    num_rows, width = gate_weight.shape
-    check_tensor("gate_weight", gate_weight, (num_rows, width), STORAGE_TYPES)
-    check_tensor("up_weight", up_weight, (num_rows, width), (gate_weight.dtype,), gate_weight)
-    is_matvec = num_tokens <= MATVEC_TOKENS
-    types = STORAGE_TYPES if is_matvec else (gate_weight.dtype,)
-    check_tensor("inputs", inputs, (num_tokens, width), types, gate_weight)
-    check_tensor("out", out, (num_tokens, num_rows), STORAGE_TYPES, gate_weight)
-    if norm is not None:
-        check_tensor("norm", norm, (width,), STORAGE_TYPES, gate_weight)
-        if not is_matvec:
-            allowed = f"at most {MATVEC_TOKENS} with a norm in the product"
-            raise ParameterError("tokens", num_tokens, allowed, "normalise the rows before")
-    sm, value_bytes = device_sm(gate_weight.device), gate_weight.element_size()
-    cut = tiles or tiles_for(sm, num_tokens, num_rows, width, value_bytes=value_bytes, is_wide=True)
-    grid = triton.cdiv(num_rows, cut.block_n)
-    chosen = product_options(cut, programmatic, most_registers=GATED_REGISTERS)
-    if is_matvec:
-        gate_up_matvec_kernel[(grid,)](
-            inputs,
-            gate_weight,
-            up_weight,
-            norm,
-            out,
-            num_tokens,
-            eps,
-            num_rows,
-            width,
-            power_of_two(num_tokens),
-            cut.block_n,
-            cut.block_k,
-            vector_width(gate_weight),
-            width % cut.block_k == 0,
-            programmatic,
-            **chosen,
-        )
-    else:
-        block_t = dot_tokens(num_tokens)
-        gate_up_dot_kernel[(grid, triton.cdiv(num_tokens, block_t))](
-            inputs,
-            gate_weight,
-            up_weight,
-            out,
-            num_tokens,
-            num_rows,
-            width,
-            cut.block_n,
-            cut.block_k,
-            block_t,
-            width % cut.block_k == 0,
-            programmatic,
-            **chosen,
-        )
+    arguments = (Given(inputs, None, norm, eps), gate_weight, up_weight, out)
+    how: dict[str, Any] = {"tiles": tiles, "registers": GATED_REGISTERS, "is_wide": True}
+    launch_product(gate_up_kernel, len(inputs), gate_weight, *arguments, **how)
 
 
 @triton.jit(do_not_specialize=["num_tokens"])
 def input_product_kernel(
-    tokens: tl.tensor,
-    embedding: tl.tensor,
-    hidden: tl.tensor,
-    hidden_rows: tl.tensor,
-    embed_norm: tl.tensor,
-    hidden_norm: tl.tensor,
-    weight: tl.tensor,
-    bias: tl.tensor,
-    out: tl.tensor,
-    residual: tl.tensor,
-    num_tokens: tl.tensor,
-    eps: tl.tensor,
-    num_rows: tl.tensor,
-    width: tl.tensor,
-    NUM_TOKENS: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    VECTOR: tl.constexpr,
-    IS_WHOLE: tl.constexpr,
+    embedded,
+    carried,
+    weight,
+    bias,
+    out,
+    residual,
+    num_tokens,
+    num_rows,
+    both_widths,
+    CUT: tl.constexpr,
     NORMED_RESIDUAL: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """One program makes BLOCK_N outputs of at most NUM_TOKENS tokens: out [T, num_rows].
+    """One program makes some outputs of at most CUT.tokens tokens: out [T, num_rows].
 
     A row of the weights has `width` columns for the embedding, then as many for the hidden state. The
-    residual [T, width] is copied by the way, BLOCK_N columns a program.
+    residual [T, width] is copied by the way, N columns a program.
     """
-    rows = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    embedded, _ = matvec(
-        embedding,
-        tokens,
-        num_tokens,
-        weight,
-        rows,
-        embed_norm,
-        eps,
-        num_rows,
-        width,
-        2 * width,
-        NUM_TOKENS,
-        BLOCK_N,
-        BLOCK_K,
-        VECTOR,
-        IS_WHOLE,
-        PDL,
-    )
-    carried, scales = matvec(
-        hidden,
-        hidden_rows,
-        num_tokens,
-        weight + width,
-        rows,
-        hidden_norm,
-        eps,
-        num_rows,
-        width,
-        2 * width,
-        NUM_TOKENS,
-        BLOCK_N,
-        BLOCK_K,
-        VECTOR,
-        IS_WHOLE,
-        WAIT=False,
+    width = both_widths // 2
+    rows = tl.program_id(0) * CUT.block_n + tl.arange(0, CUT.block_n)
+    first, _ = matvec(embedded, weight, rows, num_tokens, num_rows, width, 2 * width, CUT, PDL)
+    second, scales = matvec(
+        carried, weight + width, rows, num_tokens, num_rows, width, 2 * width, CUT, WAIT=False
     )
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
-    out_rows = token_rows(None, num_tokens, NUM_TOKENS)
-    for token in tl.static_range(NUM_TOKENS):
-        inside = rows < tl.where(token < num_tokens, num_rows, 0)
-        value = embedded[token] + carried[token]
-        if bias is not None:
-            value += tl.load(bias + rows, mask=inside, other=0.0).to(tl.float32)
-        place = out + out_rows[token] * num_rows + rows
-        tl.store(place, rounded(value, out.dtype.element_ty), mask=inside)
-    hidden_places = token_rows(hidden_rows, num_tokens, NUM_TOKENS)
-    for start in range(tl.program_id(0) * BLOCK_N, width, tl.num_programs(0) * BLOCK_N):
-        column = start + tl.arange(0, BLOCK_N)
-        for token in tl.static_range(NUM_TOKENS):
-            inside = column < tl.where(token < num_tokens, width, 0)
-            place = hidden + hidden_places[token] * width + column
-            value = tl.load(place, mask=inside, other=0.0).to(tl.float32)
+    tokens = tl.arange(0, CUT.tokens)
+    value = side_by_side(first, CUT.block_n, CUT.tokens) + side_by_side(
+        second, CUT.block_n, CUT.tokens
+    )
+    inside = (rows[:, None] < num_rows) & (tokens[None, :] < num_tokens)
+    if bias is not None:
+        value += tl.load(bias + rows, mask=rows < num_rows, other=0.0).to(tl.float32)[:, None]
+    place = out + tokens[None, :].to(tl.int64) * num_rows + rows[:, None]
+    tl.store(place, rounded(value, out.dtype.element_ty), mask=inside)
+    hidden_rows = token_rows(carried.input_index, num_tokens, CUT.tokens)
+    for start in range(tl.program_id(0) * CUT.block_n, width, tl.num_programs(0) * CUT.block_n):
+        column = start + tl.arange(0, CUT.block_n)
+        for token in tl.static_range(CUT.tokens):
+            is_column = column < tl.where(token < num_tokens, width, 0)
+            hidden = carried.inputs + hidden_rows[token] * width + column
+            copied = tl.load(hidden, mask=is_column, other=0.0).to(tl.float32)
             if NORMED_RESIDUAL:
-                gain = tl.load(hidden_norm + column, mask=inside, other=0.0).to(tl.float32)
-                value = value * scales[token] * gain
-            place = residual + out_rows[token] * width + column
-            tl.store(place, rounded(value, residual.dtype.element_ty), mask=inside)
+                gain = tl.load(carried.norm + column, mask=is_column, other=0.0).to(tl.float32)
+                copied = copied * scales[token] * gain
+            row = tl.minimum(num_tokens - 1, token).to(tl.int64)
+            copy = residual + row * width + column
+            tl.store(copy, rounded(copied, residual.dtype.element_ty), mask=is_column)
 
 
 def input_product(
@@ -480,54 +184,18 @@ def input_product(
     hidden_rows: torch.Tensor | None = None,
     bias: torch.Tensor | None = None,
     tiles: Tiles | None = None,
-    programmatic: bool = False,
 ) -> None:
-    """Write the first product of each token, from token and hidden state, and the residual.
+    """Write the first product of up to `FUSED_NORM_TOKENS` tokens and hidden states, and the residual.
 
     `layer_input` and `linear` in one launch. Each norm is a factor per token, so both halves are summed
     apart and scaled at the end; nothing is rounded between norm and product. drafter.md 11.
     """
-    num_tokens, width = tokens.shape[0], hidden.shape[1]
-    num_rows = weight.shape[0]
-    check_range("tokens", num_tokens, 1, FUSED_NORM_TOKENS, "normalise the rows before")
-    check_tensor("tokens", tokens, (num_tokens,), INDEX_TYPES, hidden)
-    check_tensor("embedding", embedding, (embedding.shape[0], width), STORAGE_TYPES, hidden)
-    source_rows = hidden.shape[0] if hidden_rows is not None else num_tokens
-    check_tensor("hidden", hidden, (source_rows, width), STORAGE_TYPES)
-    check_tensor("embed_norm", embed_norm, (width,), STORAGE_TYPES, hidden)
-    check_tensor("hidden_norm", hidden_norm, (width,), STORAGE_TYPES, hidden)
-    check_tensor("weight", weight, (num_rows, 2 * width), STORAGE_TYPES, hidden)
-    check_tensor("out", out, (num_tokens, num_rows), STORAGE_TYPES, hidden)
-    check_tensor("residual", residual, (num_tokens, width), STORAGE_TYPES, hidden)
-    if hidden_rows is not None:
-        check_tensor("hidden_rows", hidden_rows, (num_tokens,), INDEX_TYPES, hidden)
-    if bias is not None:
-        check_tensor("bias", bias, (num_rows,), STORAGE_TYPES, hidden)
-    sm, value_bytes = device_sm(weight.device), weight.element_size()
-    cut = tiles or tiles_for(sm, num_tokens, num_rows, 2 * width, value_bytes=value_bytes)
-    input_product_kernel[(triton.cdiv(num_rows, cut.block_n),)](
-        tokens,
-        embedding,
-        hidden,
-        hidden_rows,
-        embed_norm,
-        hidden_norm,
-        weight,
-        bias,
-        out,
-        residual,
-        num_tokens,
-        eps,
-        num_rows,
-        width,
-        power_of_two(num_tokens),
-        cut.block_n,
-        cut.block_k,
-        vector_width(weight),
-        width % cut.block_k == 0,
-        normed_residual,
-        programmatic,
-        **product_options(cut, programmatic),
+    embedded = Given(embedding, tokens, embed_norm, eps)
+    carried = Given(hidden, hidden_rows, hidden_norm, eps)
+    arguments = (embedded, carried, weight, bias, out, residual)
+    more = (normed_residual,)
+    launch_product(
+        input_product_kernel, len(tokens), weight, *arguments, tiles=tiles, halves=2, more=more
     )
 
 
@@ -540,14 +208,14 @@ MOST_COLUMNS = 128
 
 @triton.jit(do_not_specialize=["num_tokens", "num_angles"])
 def head_product_kernel(
-    inputs: tl.tensor,
-    weight: tl.tensor,
-    positions: tl.tensor,
-    cosine: tl.tensor,
-    sine: tl.tensor,
-    out: tl.tensor,
-    num_tokens: tl.tensor,
-    num_angles: tl.tensor,
+    inputs,
+    weight,
+    positions,
+    cosine,
+    sine,
+    out,
+    num_tokens,
+    num_angles,
     NUM_HEADS: tl.constexpr,
     NUM_ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
@@ -613,7 +281,6 @@ def head_product(
     positions: torch.Tensor | None = None,
     cosine: torch.Tensor | None = None,
     sine: torch.Tensor | None = None,
-    programmatic: bool = False,
 ) -> None:
     r"""Write each head's linear map of its values, and behind it what is turned by the position.
 
@@ -625,35 +292,13 @@ def head_product(
     num_tokens = inputs.shape[0]
     num_heads, num_rows, width = weight.shape
     turned = 0 if cosine is None else 2 * cosine.shape[1]
-    check_tensor("weight", weight, weight.shape, STORAGE_TYPES)
-    check_tensor("inputs", inputs, (num_tokens, num_heads, width + turned), STORAGE_TYPES, weight)
-    check_tensor("out", out, (num_tokens, num_heads, num_rows + turned), STORAGE_TYPES, weight)
-    if positions is not None and cosine is not None and sine is not None:
-        check_tensor("positions", positions, (num_tokens,), INDEX_TYPES, weight)
-        check_tensor("cosine", cosine, cosine.shape, (torch.float32,), weight)
-        check_tensor("sine", sine, cosine.shape, (torch.float32,), weight)
     block_t = dot_tokens(num_tokens)
     # the interpreter pays by the program, a GPU by the multiprocessor without one
     block_n = 32 if device_sm(weight.device) else 128
     block_k = min(max(power_of_two(width), LEAST_COLUMNS), MOST_COLUMNS)
     grid = (triton.cdiv(num_rows, block_n), num_heads, triton.cdiv(num_tokens, block_t))
-    head_product_kernel[grid](
-        inputs,
-        weight,
-        positions,
-        cosine,
-        sine,
-        out,
-        num_tokens,
-        0 if cosine is None else cosine.shape[0],
-        num_heads,
-        num_rows,
-        width,
-        turned,
-        block_n,
-        block_k,
-        block_t,
-        power_of_two(max(turned // 2, 1)),
-        programmatic,
-        **options(4, 2, programmatic),
-    )
+    num_angles = 0 if cosine is None else cosine.shape[0]
+    given = (inputs, weight, positions, cosine, sine, out, num_tokens, num_angles)
+    sizes = (num_heads, num_rows, width, turned, block_n, block_k, block_t)
+    half = power_of_two(max(turned // 2, 1))
+    launch(head_product_kernel, grid, *given, *sizes, half, warps=4, stages=2)

@@ -6,15 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from drafter.kernels.attention import MOST_TAIL_SLOTS
-from drafter.kernels.head import MOST_TOPK
-from drafter.kernels.launch_plan import (
-    INDEX_TYPES,
-    check_range,
-    check_tensor,
-    options,
-    power_of_two,
-)
+from drafter.kernels.launch_plan import launch, power_of_two
 from drafter.kernels.numerics import NO_CANDIDATE, candidate_key, key_index, key_value
 
 
@@ -65,28 +57,17 @@ class Frontier(NamedTuple):
 
 @triton.jit(do_not_specialize=["level", "base", "num_candidates", "width"])
 def tree_level_kernel(
-    guesses: tl.tensor,
-    log_probs: tl.tensor,
-    starts: tl.tensor,
-    rows: tl.tensor,
-    candidate_tokens: tl.tensor,
-    candidate_scores: tl.tensor,
-    candidate_parents: tl.tensor,
-    before_scores: tl.tensor,
-    before_nodes: tl.tensor,
-    before_ancestors: tl.tensor,
-    next_tokens: tl.tensor,
-    next_scores: tl.tensor,
-    next_nodes: tl.tensor,
-    next_ancestors: tl.tensor,
-    next_rows: tl.tensor,
-    next_positions: tl.tensor,
-    next_slots: tl.tensor,
-    next_lengths: tl.tensor,
-    level: tl.tensor,
-    base: tl.tensor,
-    num_candidates: tl.tensor,
-    width: tl.tensor,
+    guesses,
+    log_probs,
+    starts,
+    rows,
+    candidates,
+    before,
+    following,
+    level,
+    base,
+    num_candidates,
+    width,
     TOPK: tl.constexpr,
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
@@ -103,37 +84,37 @@ def tree_level_kernel(
     score = tl.load(log_probs + request * (width * TOPK) + place, mask=inside, other=float("-inf"))
     node = tl.zeros((BLOCK,), tl.int32) - 1
     line = tl.zeros((BLOCK,), tl.int64)
-    if before_scores is not None:
+    if before is not None:
         row = request * width + parent
-        score += tl.load(before_scores + row, mask=inside, other=0.0)
-        node = tl.load(before_nodes + row, mask=inside, other=-1)
-        line = tl.load(before_ancestors + row, mask=inside, other=0)
+        score += tl.load(before.scores + row, mask=inside, other=0.0)
+        node = tl.load(before.nodes + row, mask=inside, other=-1)
+        line = tl.load(before.ancestors + row, mask=inside, other=0)
     out = request * num_candidates + base + place
-    tl.store(candidate_tokens + out, guess, mask=inside)
-    tl.store(candidate_scores + out, score, mask=inside)
-    tl.store(candidate_parents + out, node, mask=inside)
-    if next_tokens is not None:
+    tl.store(candidates.tokens + out, guess, mask=inside)
+    tl.store(candidates.scores + out, score, mask=inside)
+    tl.store(candidates.parents + out, node, mask=inside)
+    if following is not None:
         keys = tl.where(inside, candidate_key(score, place), NO_CANDIDATE)
         start = tl.load(starts + request)
-        tl.store(next_lengths + request, start + (level + 1) * TOPK)
+        tl.store(following.lengths + request, start + (level + 1) * TOPK)
         for rank in tl.static_range(TOPK):
             best = tl.max(keys, axis=0)
             chosen = key_index(best)
             is_chosen = place == chosen
             slot = level * TOPK + rank
             row = request * TOPK + rank
-            tl.store(next_tokens + row, tl.sum(tl.where(is_chosen, guess, 0), axis=0))
-            tl.store(next_scores + row, key_value(best))
-            tl.store(next_nodes + row, base + chosen)
+            tl.store(following.tokens + row, tl.sum(tl.where(is_chosen, guess, 0), axis=0))
+            tl.store(following.scores + row, key_value(best))
+            tl.store(following.nodes + row, base + chosen)
             bits = tl.sum(tl.where(is_chosen, line, 0), axis=0)
             one = tl.full((), 1, tl.int64)
-            tl.store(next_ancestors + row, bits | (one << slot))
+            tl.store(following.ancestors + row, bits | (one << slot))
             carried = (request * width + chosen // TOPK).to(tl.int32)
             if rows is not None:
                 carried = tl.load(rows + carried).to(tl.int32)
-            tl.store(next_rows + row, carried)
-            tl.store(next_positions + row, start + level)
-            tl.store(next_slots + row, start + slot)
+            tl.store(following.carry_rows + row, carried)
+            tl.store(following.positions + row, start + level)
+            tl.store(following.slots + row, start + slot)
             keys = tl.where(is_chosen, NO_CANDIDATE, keys)
 
 
@@ -147,7 +128,6 @@ def tree_level(
     before: Frontier | None,
     following: Frontier | None,
     rows: torch.Tensor | None = None,
-    programmatic: bool = False,
 ) -> None:
     """Keep the guesses after one level's nodes, and write the best `topk` of them as the next level.
 
@@ -157,46 +137,9 @@ def tree_level(
     batch_size, num_candidates = candidates.tokens.shape
     width = 1 if before is None else topk
     base = 0 if before is None else topk + (level - 1) * topk * topk
-    num_nodes = batch_size * width
-    check_range("topk", topk, 1, MOST_TOPK)
-    check_tensor("guesses", guesses, (num_nodes, topk), (torch.int64,))
-    check_tensor("log_probs", log_probs, (num_nodes, topk), (torch.float32,), guesses)
-    check_tensor("starts", starts, (batch_size,), (torch.int32,), guesses)
-    if rows is not None:
-        check_tensor("rows", rows, (num_nodes,), INDEX_TYPES, guesses)
-    check_range("level", level, 0 if before is None else 1, MOST_TAIL_SLOTS)
-    check_range("candidates", num_candidates, base + width * topk, num_candidates)
-    kept = (batch_size, num_candidates)
-    check_tensor("candidate tokens", candidates.tokens, kept, (torch.int64,), guesses)
-    check_tensor("candidate scores", candidates.scores, kept, (torch.float32,), guesses)
-    check_tensor("candidate parents", candidates.parents, kept, (torch.int32,), guesses)
-    if following is not None:
-        hint = "fewer steps or fewer branches"
-        check_range("slots of the tree", (level + 1) * topk, 1, MOST_TAIL_SLOTS, hint)
-        expected = Frontier.empty(batch_size, topk, "meta")
-        for name, tensor, like in zip(Frontier._fields, following, expected, strict=True):
-            check_tensor(name, tensor, like.shape, (like.dtype,), guesses)
-    above = (
-        (None, None, None) if before is None else (before.scores, before.nodes, before.ancestors)
-    )
-    block = power_of_two(width * topk)
-    tree_level_kernel[(batch_size,)](
-        guesses,
-        log_probs,
-        starts,
-        rows,
-        *candidates,
-        *above,
-        *(following or (None,) * len(Frontier._fields)),
-        level,
-        base,
-        num_candidates,
-        width,
-        topk,
-        block,
-        programmatic,
-        **options(1, 1, programmatic),
-    )
+    arguments = (guesses, log_probs, starts, rows, candidates, before, following)
+    sizes = (level, base, num_candidates, width, topk, power_of_two(width * topk))
+    launch(tree_level_kernel, (batch_size,), *arguments, *sizes, warps=1)
 
 
 CHUNK = 64
@@ -228,12 +171,7 @@ class Tree(NamedTuple):
 
 @triton.jit(do_not_specialize=["num_best", "num_candidates"])
 def rank_kernel(
-    scores: tl.tensor,
-    is_best: tl.tensor,
-    num_best: tl.tensor,
-    num_candidates: tl.tensor,
-    CHUNK_SIZE: tl.constexpr,
-    PDL: tl.constexpr,
+    scores, is_best, num_best, num_candidates, CHUNK_SIZE: tl.constexpr, PDL: tl.constexpr
 ) -> None:
     """One program says of CHUNK_SIZE candidates whether fewer than num_best are better: [B, C]."""
     request = tl.program_id(0).to(tl.int64)
@@ -255,20 +193,14 @@ def rank_kernel(
 
 @triton.jit(do_not_specialize=["num_candidates", "num_nodes", "num_steps"])
 def compact_kernel(
-    is_best: tl.tensor,
-    candidate_tokens: tl.tensor,
-    candidate_scores: tl.tensor,
-    candidate_parents: tl.tensor,
-    root_tokens: tl.tensor,
-    root_rows: tl.tensor,
-    tokens: tl.tensor,
-    scores: tl.tensor,
-    parents: tl.tensor,
-    levels: tl.tensor,
-    ancestors: tl.tensor,
-    num_candidates: tl.tensor,
-    num_nodes: tl.tensor,
-    num_steps: tl.tensor,
+    is_best,
+    candidates,
+    root_tokens,
+    root_rows,
+    tree,
+    num_candidates,
+    num_nodes,
+    num_steps,
     TOPK: tl.constexpr,
     CHUNK_SIZE: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -291,7 +223,7 @@ def compact_kernel(
         candidate += tl.sum(tl.where(is_here, other[None, :], 0), axis=1)
         seen += tl.sum(best, axis=0)
     is_guess = (node > 0) & (node < num_nodes)
-    above = tl.load(candidate_parents + line + candidate, mask=is_guess, other=-1)
+    above = tl.load(candidates.parents + line + candidate, mask=is_guess, other=-1)
     # row of the parent: how many of the best come up to it; the root's children find none
     parent = tl.zeros((BLOCK,), tl.int32)
     for start in range(0, num_candidates, CHUNK_SIZE):
@@ -307,17 +239,17 @@ def compact_kernel(
         current = tl.sum(tl.where(is_current, parent[None, :], 0), axis=1)
     level = tl.where(candidate < TOPK, 1, 2 + (candidate - TOPK) // (TOPK * TOPK))
     level = tl.where(node == 0, 0, level)
-    token = tl.load(candidate_tokens + line + candidate, mask=is_guess, other=0)
+    token = tl.load(candidates.tokens + line + candidate, mask=is_guess, other=0)
     root = tl.load(root_tokens + tl.load(root_rows + request)).to(tl.int64)
     token = tl.where(node == 0, root, token)
-    score = tl.load(candidate_scores + line + candidate, mask=is_guess, other=0.0)
+    score = tl.load(candidates.scores + line + candidate, mask=is_guess, other=0.0)
     out = request * num_nodes + node
     inside = node < num_nodes
-    tl.store(tokens + out, token, mask=inside)
-    tl.store(scores + out, score, mask=inside)
-    tl.store(parents + out, tl.where(node == 0, -1, parent), mask=inside)
-    tl.store(levels + out, level, mask=inside)
-    tl.store(ancestors + out, bits, mask=inside)
+    tl.store(tree.tokens + out, token, mask=inside)
+    tl.store(tree.scores + out, score, mask=inside)
+    tl.store(tree.parents + out, tl.where(node == 0, -1, parent), mask=inside)
+    tl.store(tree.levels + out, level, mask=inside)
+    tl.store(tree.ancestors + out, bits, mask=inside)
 
 
 def tree_best(
@@ -329,7 +261,6 @@ def tree_best(
     *,
     num_steps: int,
     topk: int,
-    programmatic: bool = False,
 ) -> None:
     """Write the root and the best nodes of all levels.
 
@@ -338,35 +269,9 @@ def tree_best(
     """
     batch_size, num_nodes = tree.tokens.shape
     num_candidates = topk + (num_steps - 1) * topk * topk
-    most = min(num_candidates + 1, MOST_TAIL_SLOTS)
-    check_range("num_draft_tokens", num_nodes, 1, most)
-    kept = (batch_size, num_candidates)
-    check_tensor("candidate tokens", candidates.tokens, kept, (torch.int64,))
-    like = candidates.tokens
-    check_tensor("candidate scores", candidates.scores, kept, (torch.float32,), like)
-    check_tensor("candidate parents", candidates.parents, kept, (torch.int32,), like)
-    check_tensor("root_tokens", root_tokens, (root_tokens.shape[0],), INDEX_TYPES, like)
-    check_tensor("root_rows", root_rows, (batch_size,), INDEX_TYPES, like)
-    check_tensor("is_best", is_best, kept, (torch.int32,), like)
-    expected = Tree.empty(batch_size, num_nodes, "meta")
-    for name, tensor, wanted in zip(Tree._fields, tree, expected, strict=True):
-        check_tensor(name, tensor, wanted.shape, (wanted.dtype,), like)
-    chosen = options(4, 1, programmatic)
-    rank_kernel[(batch_size, triton.cdiv(num_candidates, CHUNK))](
-        candidates.scores, is_best, num_nodes - 1, num_candidates, CHUNK, programmatic, **chosen
-    )
-    compact_kernel[(batch_size,)](
-        is_best,
-        *candidates,
-        root_tokens,
-        root_rows,
-        *tree,
-        num_candidates,
-        num_nodes,
-        num_steps,
-        topk,
-        CHUNK,
-        power_of_two(num_nodes),
-        programmatic,
-        **chosen,
-    )
+    grid = (batch_size, triton.cdiv(num_candidates, CHUNK))
+    ranked = (candidates.scores, is_best, num_nodes - 1, num_candidates, CHUNK)
+    launch(rank_kernel, grid, *ranked, warps=4)
+    arguments = (is_best, candidates, root_tokens, root_rows, tree)
+    sizes = (num_candidates, num_nodes, num_steps, topk, CHUNK, power_of_two(num_nodes))
+    launch(compact_kernel, (batch_size,), *arguments, *sizes, warps=4)

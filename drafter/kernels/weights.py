@@ -18,26 +18,6 @@ Take = Callable[..., torch.Tensor]
 """Gives the tensor of a name and a shape, in the storage type."""
 
 
-class GroupedWeights(NamedTuple):
-    """Norms of grouped heads.
-
-    Products of grouped heads are the first and the last one.
-    """
-
-    query_norm: torch.Tensor | None
-    key_norm: torch.Tensor | None
-
-    @classmethod
-    def taken(cls, spec: DraftSpec, take: Take) -> "GroupedWeights":
-        """Weights by their canonical names.
-
-        Only the qwen3 type of the layer has such norms.
-        """
-        if not spec.qk_norm:
-            return cls(None, None)
-        return cls(*(take(f"{PREFIX}.{name}_norm.weight", spec.head_dim) for name in "qk"))
-
-
 class LatentWeights(NamedTuple):
     r"""Norms and inner products of latent heads.
 
@@ -72,6 +52,14 @@ class LatentWeights(NamedTuple):
             absorb=keys.transpose(1, 2).contiguous(),
             value=values.contiguous(),
         )
+
+
+def head_norms(spec: DraftSpec, take: Take) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Norms of queries and keys of grouped heads: only the qwen3 type of the layer has them."""
+    if not spec.qk_norm:
+        return None
+    query, key = (take(f"{PREFIX}.{name}_norm.weight", spec.head_dim) for name in "qk")
+    return query, key
 
 
 def first_product(spec: DraftSpec, take: Take) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -113,7 +101,7 @@ class PackedWeights:
     hidden_norm: torch.Tensor
     qkv: torch.Tensor
     qkv_bias: torch.Tensor | None
-    attention: GroupedWeights | LatentWeights
+    attention: tuple[torch.Tensor, torch.Tensor] | LatentWeights | None
     out: torch.Tensor
     out_bias: torch.Tensor | None
     mlp_norm: torch.Tensor
@@ -162,7 +150,7 @@ class PackedWeights:
             hidden_norm=take(f"{_LAYER}.hidden_norm.weight", hidden),
             qkv=qkv,
             qkv_bias=qkv_bias,
-            attention=GroupedWeights.taken(spec, take)
+            attention=head_norms(spec, take)
             if latent is None
             else LatentWeights.taken(spec, latent, take),
             out=take(f"{PREFIX}.o_proj.weight", hidden, AttentionWidths.of(spec).out),

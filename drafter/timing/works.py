@@ -11,7 +11,7 @@ from drafter.engine.draft_engine import Bucket, SharedState, cache_readers, spli
 from drafter.floors import StepWork, cached_values_per_token, step_work
 from drafter.kernels.draft_steps import DraftSteps
 from drafter.kernels.norm_rope import rope_table
-from drafter.kernels.weights import GroupedWeights, PackedWeights
+from drafter.kernels.weights import LatentWeights, PackedWeights
 from drafter.spec import DraftSpec
 from drafter.timing.device import ReadBuffer
 from drafter.timing.stopwatch import SamplePlan, Work
@@ -53,7 +53,7 @@ class TorchBaseline:
         num_steps: int,
         context_for_rope: int | None = None,
     ) -> None:
-        if not has_baseline(spec) or not isinstance(packed.attention, GroupedWeights):
+        if not has_baseline(spec) or isinstance(packed.attention, LatentWeights):
             raise ParameterError(
                 "attention", "latent or a window", "grouped heads that see everything"
             )
@@ -137,9 +137,8 @@ class TorchBaseline:
         heads = fused.unflatten(-1, (-1, spec.head_dim)).transpose(1, 2)
         widths = (spec.num_heads, spec.num_kv_heads, spec.num_kv_heads)
         query, key, value = heads.split(widths, dim=1)
-        query_norm, key_norm = self._norms
-        if query_norm is not None and key_norm is not None:
-            query, key = self._norm(query, query_norm), self._norm(key, key_norm)
+        if self._norms is not None:
+            query, key = self._norm(query, self._norms[0]), self._norm(key, self._norms[1])
         rows = slice(place, place + count)
         self.keys[:, :, rows] = self._rotated(key, rows)
         self.values[:, :, rows] = value

@@ -29,8 +29,8 @@ os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()  # nothing is taken from ano
 import torch
 import triton
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-from triton.runtime.jit import JITFunction
+from triton.compiler import ASTSource, make_backend
+from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from drafter.checkpoint_files import expected_shapes
 from drafter.engine.draft_engine import BATCH_BUCKETS
@@ -41,19 +41,12 @@ from drafter.spec import DraftSpec
 
 ROOT = Path(__file__).resolve().parents[3]
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-POINTERS = {
-    torch.bfloat16: "*bf16",
-    torch.float16: "*fp16",
-    torch.float32: "*fp32",
-    torch.int32: "*i32",
-    torch.int64: "*i64",
-}
 LOADS = (  # batch, topk and newly accepted tokens
     *((batch, topk, 4) for batch in BATCH_BUCKETS for topk in (1, 4)),
     *((1, 1, accepted) for accepted in (1, 2, 8)),  # fewer tokens, and more of a request
     (1, 8, 4),
 )
-ALIGNED = 16
+TILED = ("BLOCK", "CUT", "TILE", "HEAD_DIM")
 
 
 class Configuration(NamedTuple):
@@ -128,13 +121,18 @@ class Launch(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """What Triton compiles a launch as: equal for launches that share machine code."""
+    """What Triton compiles a launch as: equal names for launches that share machine code."""
 
     kernel: str
-    signature: tuple[tuple[str, str], ...]
-    constants: tuple[tuple[int, Any], ...]
-    aligned: tuple[int, ...]
-    options: tuple[tuple[str, Any], ...]
+    signature: Mapping[str, Any]
+    constants: Mapping[tuple[int, ...], Any]
+    attributes: Mapping[tuple[int, ...], Any]
+    options: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """What tells it from others."""
+        return repr(self)
 
 
 def main(sm: int, extent: str) -> None:
@@ -165,45 +163,51 @@ def kept_for(sm: int, extent: str) -> Path:
 def built_for(sm: int, extent: str) -> Iterator[str]:
     """One line per variant of a target."""
     builds_all = extent == "--all"
-    found: dict[Variant, tuple[Launch, str]] = {}
+    found: dict[str, tuple[Variant, Launch, str]] = {}
     for configuration in (*configurations(), *(EXACT if builds_all else ())):
         for launch in launches(configuration, sm):
-            found.setdefault(variant_of(launch), (launch, configuration.public))
-    wanted = list(found) if builds_all else fullest(found)
+            variant = variant_of(launch, sm)
+            found.setdefault(variant.name, (variant, launch, configuration.public))
+    every = [variant for variant, _, _ in found.values()]
+    wanted = every if builds_all else fullest(every)
     for variant in spread(wanted) if extent == "--few" else wanted:
-        launch, public = found[variant]
+        _, launch, public = found[variant.name]
         line = {"first_asked_for_by": public, **build(launch, variant, sm)}
         yield json.dumps(line) + "\n"
 
 
+def constants_of(variant: Variant) -> dict[str, Any]:
+    """Constants by the name of the argument; of an argument that is absent None."""
+    names = list(variant.signature)
+    return {names[path[0]]: value for path, value in variant.constants.items() if len(path) == 1}
+
+
 def fullest(variants: Iterable[Variant]) -> list[Variant]:
     """Of the variants with the same tiles the one that is given most."""
-    best: dict[tuple[Any, ...], Variant] = {}
+    best: dict[str, Variant] = {}
     for variant in variants:
-        names = [name for name, _ in variant.signature]
-        tiles = tuple(
-            (names[index], value)
-            for index, value in variant.constants
-            if names[index].startswith(("BLOCK", "NUM_TOKENS", "TILE", "HEAD_DIM"))
-        )
-        key = (variant.kernel, tiles, variant.options)
+        own = constants_of(variant)
+        tiles = [(name, own[name]) for name in own if name.startswith(TILED)]
+        key = repr((variant.kernel, tiles, variant.options))
         if key not in best or given(variant) > given(best[key]):
             best[key] = variant
     return list(best.values())
 
 
 def spread(variants: Iterable[Variant]) -> list[Variant]:
-    """Of each kernel the first that is asked for and the last."""
-    of: dict[str, list[Variant]] = {}
+    """Of each kernel the first that is asked for and the last; of products, of each kind of path."""
+    of: dict[tuple[str, bool], list[Variant]] = {}
     for variant in variants:
-        of.setdefault(variant.kernel, []).append(variant)
-    return [one for each in of.values() for one in dict.fromkeys((each[0], each[-1]))]
+        cut = constants_of(variant).get("CUT")
+        of.setdefault((variant.kernel, bool(cut and cut.vector)), []).append(variant)
+    return [each[at] for each in of.values() for at in ((0, -1) if len(each) > 1 else (0,))]
 
 
 def given(variant: Variant) -> tuple[int, int]:
-    """How many arguments a variant has, then how many of them it knows nothing of."""
-    present = sum(value is not None for _, value in variant.constants)
-    return len(variant.signature) - len(variant.constants) + present, -len(variant.aligned)
+    """How many pointers and numbers a variant has, then how many of them it knows nothing of."""
+    absent = sum(value is None for value in variant.constants.values())
+    aligned = sum(bool(each) for each in variant.attributes.values())
+    return len(repr(variant.signature).split("*")) - absent, -aligned
 
 
 def launches(configuration: Configuration, sm: int) -> list[Launch]:
@@ -231,42 +235,26 @@ def launches(configuration: Configuration, sm: int) -> list[Launch]:
     return recorded
 
 
-def variant_of(launch: Launch) -> Variant:
-    """How Triton tells this launch from others."""
-    signature, constants, aligned = [], [], []
-    for index, (parameter, value) in enumerate(
-        zip(launch.kernel.params, launch.arguments, strict=True)
-    ):
-        is_special = type(value) is int and not parameter.do_not_specialize
-        kind = "fp32" if isinstance(value, float) else "i32"
-        if parameter.is_constexpr or value is None or (is_special and value == 1):
-            kind = "constexpr"
-            constants.append((index, value))
-        elif isinstance(value, torch.Tensor):
-            kind = POINTERS[value.dtype]
-            aligned.append(index)
-        elif is_special and value % ALIGNED == 0:
-            aligned.append(index)
-        signature.append((parameter.name, kind))
-    return Variant(
-        launch.kernel.__name__,
-        tuple(signature),
-        tuple(constants),
-        tuple(aligned),
-        tuple(sorted(launch.options.items())),
+def variant_of(launch: Launch, sm: int) -> Variant:
+    """How Triton itself tells this launch from others."""
+    backend = make_backend(GPUTarget("cuda", sm, 32))
+    kernel, options = launch.kernel, dict(launch.options)
+    binder = create_function_from_signature(kernel.signature, kernel.params, backend)
+    bound, specialization, own = binder(*launch.arguments, **options)
+    _, signature, constants, attributes = kernel._pack_args(
+        backend, options, bound, specialization, own
     )
+    ordered = dict(sorted(launch.options.items()))
+    return Variant(kernel.__name__, signature, constants, attributes, ordered)
 
 
 def build(launch: Launch, variant: Variant, sm: int) -> dict[str, Any]:
     """What the machine code of one variant needs."""
     # disassembling takes as long as compiling: one product shows that ptx says as much
-    is_looked_at = variant.kernel == "gate_up_matvec_kernel"
-    source = ASTSource(
-        launch.kernel,
-        dict(variant.signature),
-        {(index,): value for index, value in variant.constants},
-        {(index,): [["tt.divisibility", ALIGNED]] for index in variant.aligned},
-    )
+    constants = constants_of(variant)
+    cut = constants.get("CUT")
+    is_looked_at = variant.kernel == "gate_up_kernel" and cut.vector > 0
+    source = ASTSource(launch.kernel, variant.signature, variant.constants, variant.attributes)
     begun = time.perf_counter()
     compiled = triton.compile(source, target=GPUTarget("cuda", sm, 32), options=launch.options)
     compile_s = time.perf_counter() - begun
@@ -275,14 +263,15 @@ def build(launch: Launch, variant: Variant, sm: int) -> dict[str, Any]:
         usage = output_of("cuobjdump", "--dump-resource-usage", file.name)
         code = output_of("nvdisasm", "-c", file.name) if is_looked_at else None
     found = dict(re.findall(r"\b(REG|STACK|LOCAL):(\d+)", usage))
-    constants = {launch.kernel.params[index].name: value for index, value in variant.constants}
+    types = {name: kind for name, kind in variant.signature.items() if isinstance(kind, str)}
+    shown = constants if cut is None else {**constants, "CUT": cut._asdict()}
     return {
         "kernel": variant.kernel,
-        "weights": next((kind for name, kind in variant.signature if "weight" in name), None),
+        "weights": next((kind for name, kind in types.items() if "weight" in name), None),
         "sm": sm,
         "triton": triton.__version__,
         "seconds": [round(compile_s, 2), round(time.perf_counter() - begun - compile_s, 2)],
-        "constants": {name: value for name, value in constants.items() if value is not None},
+        "constants": {name: value for name, value in shown.items() if value is not None},
         "options": launch.options,
         "registers": int(found["REG"]),
         "stack": int(found["STACK"]),

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from drafter.kernels.attention import attention, attention_merge
+from drafter.kernels.numerics import Seen
 from tests.extent import sample
 
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -45,7 +46,9 @@ def run(
     part_out = guard.space(*query.shape[:2], splits, query.shape[2])
     part_log = guard.space(*query.shape[:2], splits)
     query, keys, values = map(guard.given, tensors)
-    attention(query, keys, values, positions, lengths, part_out, part_log, **masks)
+    window = masks.pop("sliding_window", None)
+    seen = Seen(positions, lengths, **masks)
+    attention(query, keys, values, seen, part_out, part_log, sliding_window=window)
     out: torch.Tensor = guard.space(
         query.shape[0], query.shape[1] * query.shape[2], dtype=query.dtype
     )

@@ -7,8 +7,7 @@ import pytest
 import torch
 import triton
 
-from drafter.kernels.head import head, head_tiles
-from drafter.kernels.pick import Chain, pick
+from drafter.kernels.head import Chain, head, head_tiles, pick
 from tests.extent import sample
 
 TYPES = [torch.float32, torch.bfloat16, torch.float16]

@@ -6,12 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from drafter.kernels.attention import attention_merge
-from drafter.kernels.latent_attention import latent_attention, latent_cache
-from drafter.kernels.layer import score_scale
+from drafter.kernels.attention import attention_merge, latent_attention, latent_cache
 from drafter.kernels.norm_rope import rope_table
+from drafter.kernels.numerics import Seen
 from drafter.kernels.products import head_product
-from drafter.reference.rope import latent_score_factor
 from drafter.spec import Rope
 from tests.extent import sample
 
@@ -131,17 +129,17 @@ def run(
     splits: int,
     **masks: Any,
 ) -> torch.Tensor:
+    window = masks.pop("sliding_window", None)
     part_out = guard.space(*query.shape[:2], splits, rank)
     part_log = guard.space(*query.shape[:2], splits)
     latent_attention(
         guard.given(query),
         guard.given(cache),
-        positions,
-        lengths,
+        Seen(positions, lengths, **masks),
         part_out,
         part_log,
         scale=0.3,
-        **masks,
+        sliding_window=window,
     )
     out: torch.Tensor = guard.space(query.shape[0], query.shape[1] * rank, dtype=query.dtype)
     attention_merge(part_out, part_log, out)
@@ -219,19 +217,3 @@ def test_a_node_sees_the_prefix_and_its_ancestors(
         seen[request, :, low:start] = True
         seen[request, :, start : start + 3 * rows] = chosen[request * rows : (request + 1) * rows]
     check_close(out, attend(query, cache, seen, rank=rank, scale=0.3), dtype)
-
-
-@pytest.mark.parametrize(
-    "rope",
-    [
-        Rope(),
-        Rope(mscale_all_dim=1.0, factor=4.0),
-        Rope(kind="yarn", factor=64.0, original_max_positions=4096, mscale_all_dim=1.0),
-        Rope(kind="yarn", factor=0.5, original_max_positions=4096, mscale_all_dim=1.0),
-        Rope(kind="linear", factor=8.0, mscale_all_dim=0.7),
-        Rope(kind="yarn", factor=64.0, original_max_positions=4096, mscale=1.0),
-    ],
-)
-def test_scores_are_scaled_as_by_the_reference(rope: Rope) -> None:
-    truth = latent_score_factor(rope) * 192**-0.5
-    assert score_scale(rope, 192) == pytest.approx(truth, rel=1e-12)

