@@ -1,7 +1,7 @@
 """Models with weights to run: of a checkpoint, or random ones of a public shape."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from drafter.checkpoint_files import (
     DRAFT_TO_TARGET,
     EMBEDDING,
     HEAD,
+    OUTPUT_BIAS,
     TARGET_HAS_DRAFT,
     WEIGHT_TYPES,
     CheckpointContents,
@@ -18,9 +19,9 @@ from drafter.checkpoint_files import (
     checkpoint_tensors,
     draft_to_target,
     expected_shapes,
+    tensor_values,
 )
 from drafter.config_json import DraftConfig
-from drafter.extra import require_extra
 from drafter.public_models import named_shape, names_folder
 from drafter.spec import DraftSpec
 from drafter.torch_extra import torch
@@ -51,12 +52,16 @@ def load_checkpoint(
     """
     contents = checkpoint_contents(folder)
     offsets = draft_to_target(contents)
-    weights = _mapped(contents.tensors.items())
+    weights = tensor_values(contents.tensors.items(), "pt")
     maps = {DRAFT_TO_TARGET, TARGET_HAS_DRAFT}
     for name, values in weights.items():
         if name not in maps:
             _check_finite(contents.tensors[name], values)
     weights[DRAFT_TO_TARGET] = torch.from_numpy(offsets)
+    if HEAD in weights:  # rows of the padding draft nothing
+        weights[HEAD] = weights[HEAD][: contents.config.spec.draft_vocab_size]
+    if TARGET_HAS_DRAFT in weights:
+        weights[TARGET_HAS_DRAFT] = weights[TARGET_HAS_DRAFT].bool()
     substituted = _substitute(contents, weights, target, seed)
     if dtype is not None:
         weights = {
@@ -68,26 +73,6 @@ def load_checkpoint(
         substituted=tuple(substituted),
         notes=contents.notes,
     )
-
-
-def _mapped(entries: Iterable[tuple[str, TensorEntry]]) -> dict[str, torch.Tensor]:
-    """Tensors mapped from their files, by the names that are given."""
-    require_extra("safetensors", what="a checkpoint")
-    from safetensors import SafetensorError, safe_open
-
-    by_file: dict[Path, list[tuple[str, TensorEntry]]] = {}
-    for name, entry in entries:
-        by_file.setdefault(entry.path, []).append((name, entry))
-    found = {}
-    for path, group in by_file.items():
-        try:
-            with safe_open(path, framework="pt") as file:
-                for name, entry in group:
-                    found[name] = file.get_tensor(entry.name)
-        except (OSError, SafetensorError) as error:
-            reason = str(error).partition("\n")[0]
-            raise FormatError(path, f"cannot be read: {reason}") from None
-    return found
 
 
 def _check_finite(entry: TensorEntry, values: torch.Tensor) -> None:
@@ -106,6 +91,8 @@ def _substitute(
     told = []
     spec = contents.config.spec
     like = weights["norm.weight"].dtype
+    if OUTPUT_BIAS in contents.replaced:
+        weights[OUTPUT_BIAS] = torch.zeros(spec.hidden_size, dtype=like)
     generator = torch.Generator().manual_seed(seed)
     # the embedding first: a tied head is the same tensor
     for name in (EMBEDDING, HEAD):
@@ -148,7 +135,7 @@ def _of_target(folder: Path, name: str, shape: tuple[int, ...]) -> torch.Tensor:
             f"tensor {entry.name} of the target is {entry.dtype} {list(entry.shape)}, but "
             f"{' or '.join(WEIGHT_TYPES)} {list(shape)} is expected",
         )
-    values = _mapped([(name, entry)])[name]
+    values: torch.Tensor = tensor_values([(name, entry)], "pt")[name]
     _check_finite(entry, values)
     return values
 

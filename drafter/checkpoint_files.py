@@ -1,36 +1,37 @@
-"""What a checkpoint holds, without loading torch: files, names, shapes, vocabulary, contents against the config."""
+"""What a checkpoint holds, without loading a weight: files, names, shapes, vocabulary, contents against the config."""
 
 import json
 import math
 import re
+import zipfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, TypeGuard
+from types import MappingProxyType
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drafter.config_json import CONFIG_FILE, DraftConfig, read_draft_config
+from drafter.extra import require_extra
 from drafter.spec import DraftSpec, LatentHeads
 from specmodel.errors import FormatError
 from specmodel.units import MEBI
 
-_TYPES_BY_BYTES: Final = {
-    1: "BOOL U8 I8 F8_E4M3 F8_E5M2",
-    2: "U16 I16 F16 BF16",
-    4: "U32 I32 F32",
-    8: "U64 I64 F64",
+_TYPES: Final = {
+    "torch.bool": "BOOL",
+    "torch.uint8": "U8",
+    "torch.int32": "I32",
+    "torch.int64": "I64",
+    "torch.bfloat16": "BF16",
+    "torch.float16": "F16",
+    "torch.float32": "F32",
+    "torch.float64": "F64",
 }
-ITEM_BYTES: Final[Mapping[str, int]] = {
-    name: width for width, names in _TYPES_BY_BYTES.items() for name in names.split()
-}
-"""Width of an element by the format's name of its type. [B]"""
-
-_LENGTH_BYTES: Final = 8
-_MOST_HEADER_BYTES: Final = 100 * MEBI  # the format's own bound
-_MOST_AXES: Final = 8
+_BITS: Final = re.compile(r"\d+")
 _SHOWN: Final = 80
 
 
@@ -42,108 +43,90 @@ class TensorEntry:
     name: str
     dtype: str
     shape: tuple[int, ...]
-    start: int
-    num_bytes: int
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of its data, [B]; of the types of the format all but BOOL say their bits."""
+        bits = _BITS.search(self.dtype)
+        return math.prod(self.shape) * (int(bits.group()) if bits else 8) // 8
 
 
-def read_header(path: Path) -> dict[str, TensorEntry]:
-    """Every tensor of a safetensors file.
+@contextmanager
+def opened(path: Path, framework: str) -> Iterator[Any]:
+    """A safetensors file; one that the library cannot read is one line."""
+    require_extra("safetensors", what="a checkpoint")
+    from safetensors import SafetensorError, safe_open
 
-    The format: 8 bytes with the length of a JSON object, little-endian, the object with type, shape
-    and bounds of every tensor, then the data. No data are read here.
-    """
     try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            text = _header_text(file, size, path)
-    except OSError as error:
-        raise FormatError(path, f"cannot be read: {error.strerror or error}") from None
+        with safe_open(path, framework=framework) as file:
+            yield file
+    except SafetensorError as error:
+        reason = str(error).partition("\n")[0]
+        hint = "copy the file again, it may be cut short"
+        raise FormatError(
+            path, f"not a sound safetensors file: {reason}; {hint}", code="corrupt"
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        raise FormatError(path, f"cannot be read: {reason}") from None
+
+
+def pickled(path: Path) -> Mapping[str, Any]:
+    """Tensors of a pickle, by torch's loader of weights alone, which runs no code of the file."""
+    from drafter.torch_extra import torch
+
+    is_zip = zipfile.is_zipfile(path)  # of torch before 1.6 it is none, and is not mapped
     try:
-        header = json.loads(text)
-    except (ValueError, RecursionError):
-        raise _corrupt(path, "its header is not JSON") from None
-    if not isinstance(header, dict):
-        raise _corrupt(path, "its header is no JSON object")
-    first = _LENGTH_BYTES + len(text)
-    entries = {
-        name: _entry(path, name, stated, first)
-        for name, stated in header.items()
-        if name != "__metadata__"
-    }
-    _check_places(path, entries, first, size)
-    return entries
-
-
-def _header_text(file: BinaryIO, size: int, path: Path) -> bytes:
-    """Bytes of the JSON object."""
-    length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-    if size < _LENGTH_BYTES or length > _MOST_HEADER_BYTES:
-        raise _corrupt(path, "it does not begin with the length of a header")
-    if _LENGTH_BYTES + length > size:
-        raise _cut(path, f"a header of {length} bytes", size)
-    return file.read(length)
-
-
-def _entry(path: Path, name: str, stated: Any, first: int) -> TensorEntry:
-    """One tensor of the header, checked against itself."""
-    where = f"tensor {name[:_SHOWN]}"
-    values = stated if isinstance(stated, dict) else {}
-    dtype, shape, bounds = (values.get(key) for key in ("dtype", "shape", "data_offsets"))
-    if not isinstance(dtype, str) or dtype not in ITEM_BYTES:
-        known = ", ".join(ITEM_BYTES)
-        raise FormatError(path, f"{where} has type {str(dtype)[:_SHOWN]}; known types: {known}")
-    if not _counts(shape) or len(shape) > _MOST_AXES:
-        raise _corrupt(path, f"{where} has no shape")
-    if not _counts(bounds) or len(bounds) != 2 or bounds[0] > bounds[1]:
-        raise _corrupt(path, f"{where} has no bounds of its data")
-    expected = math.prod(shape) * ITEM_BYTES[dtype]
-    if bounds[1] - bounds[0] != expected:
-        raise _corrupt(
-            path,
-            f"{where} has {bounds[1] - bounds[0]} bytes, but {dtype} of shape {list(shape)} takes {expected}",
+        found = torch.load(path, map_location="cpu", mmap=is_zip, weights_only=True)
+    except Exception as error:  # noqa: BLE001 - whatever a file that is no such pickle makes torch raise
+        reason = str(error).strip().partition("\n")[0]
+        raise FormatError(
+            path, f"no pickle of tensors: {reason[:_SHOWN]}", code="corrupt"
+        ) from None
+    if not isinstance(found, dict) or not all(map(torch.is_tensor, found.values())):
+        raise FormatError(
+            path, "its pickle holds something else than tensors by name", code="pickle"
         )
-    return TensorEntry(
-        path=path,
-        name=name,
-        dtype=dtype,
-        shape=tuple(shape),
-        start=first + bounds[0],
-        num_bytes=expected,
-    )
+    return found
 
 
-def _counts(value: Any) -> TypeGuard[list[int]]:
-    """Whether a value is a list of whole numbers that are not negative."""
-    return isinstance(value, list) and all(
-        isinstance(each, int) and not isinstance(each, bool) and 0 <= each < 2**63 for each in value
-    )
-
-
-def _check_places(path: Path, entries: dict[str, TensorEntry], first: int, size: int) -> None:
-    """Tensors lie one after another and fill the file."""
-    end = first
-    for entry in sorted(entries.values(), key=lambda each: (each.start, each.num_bytes)):
-        if entry.start != end:
-            raise _corrupt(
-                path, f"tensor {entry.name[:_SHOWN]} does not begin where the one before ends"
+def read_tensors(path: Path) -> dict[str, TensorEntry]:
+    """Every tensor of a file, by its name; no data are read."""
+    if path.suffix != SAFETENSORS:
+        return {
+            name: TensorEntry(
+                path=path,
+                name=name,
+                dtype=_TYPES.get(str(each.dtype), "?"),
+                shape=tuple(each.shape),
             )
-        end += entry.num_bytes
-        if end > size:
-            raise _cut(path, f"tensor {entry.name[:_SHOWN]} up to byte {end}", size)
-    if end != size:
-        raise _corrupt(path, f"its tensors end at byte {end}, but the file has {size}")
+            for name, each in pickled(path).items()
+        }
+    with opened(path, "numpy") as file:
+        parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+        return {
+            name: TensorEntry(
+                path=path, name=name, dtype=part.get_dtype(), shape=tuple(part.get_shape())
+            )
+            for name, part in parts.items()
+        }
 
 
-def _corrupt(path: Path, reason: str) -> FormatError:
-    """Error for a file that is not what its header says."""
-    return FormatError(path, f"not a sound safetensors file: {reason}", code="corrupt")
-
-
-def _cut(path: Path, expected: str, size: int) -> FormatError:
-    """Error for a file that ends too early."""
-    return FormatError(
-        path, f"cut short: expected {expected}, but the file ends at byte {size}; copy it again"
-    )
+def tensor_values(entries: Iterable[tuple[str, TensorEntry]], framework: str) -> dict[str, Any]:
+    """Data of some tensors, by the names that are given: numpy's, or torch's mapped from their files."""
+    by_file: dict[Path, list[tuple[str, str]]] = {}
+    for name, entry in entries:
+        by_file.setdefault(entry.path, []).append((name, entry.name))
+    found: dict[str, Any] = {}
+    for path, names in by_file.items():
+        if path.suffix == SAFETENSORS:
+            with opened(path, framework) as file:
+                found |= {name: file.get_tensor(stored) for name, stored in names}
+        else:
+            whole = pickled(path)
+            own = {name: whole[stored] for name, stored in names}
+            found |= {n: t.numpy() for n, t in own.items()} if framework == "numpy" else own
+    return found
 
 
 FIRST_LAYER: Final = "layers.0."
@@ -157,6 +140,7 @@ TARGET_HAS_DRAFT: Final = "t2d"
 
 EMBEDDING: Final = "embed_tokens.weight"
 HEAD: Final = "lm_head.weight"
+OUTPUT_BIAS: Final = "layers.0.self_attn.o_proj.bias"
 PARALLEL_ONLY: Final = "mask_hidden"
 """Tensor that only drafting in parallel (P-EAGLE) has."""
 
@@ -273,29 +257,33 @@ def _latent(spec: DraftSpec, heads: LatentHeads) -> dict[str, Shape]:
     }
 
 
-SINGLE_FILE: Final = "model.safetensors"
-INDEX_FILE: Final = "model.safetensors.index.json"
+SAFETENSORS: Final = ".safetensors"
+SINGLE_FILES: Final = ("model.safetensors", "pytorch_model.bin")
+INDEX_FILES: Final = tuple(f"{name}.index.json" for name in SINGLE_FILES)
 
-_PICKLES: Final = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+_KINDS: Final = ("*.safetensors", "*.bin", "*.pt", "*.pth")
 _MOST_INDEX_BYTES: Final = 64 * MEBI
-_MOST_SHARDS: Final = 10_000
+_MOST_PADDING: Final = 512  # rows of a head beyond its vocabulary
 
 
 def checkpoint_tensors(folder: Path) -> dict[str, TensorEntry]:
     """Every tensor of a checkpoint, whichever of its files it is in.
 
-    A pickle (``pytorch_model.bin``) is not read: it can run code. The error says how to convert it.
+    Where there are safetensors, pickles are not looked at.
     """
-    index = folder / INDEX_FILE
-    if index.is_file():
-        return _indexed(folder, index)
-    single = folder / SINGLE_FILE
-    paths = [single] if single.is_file() else sorted(folder.glob("*.safetensors"))
+    for index, single in zip(INDEX_FILES, SINGLE_FILES, strict=True):
+        if (folder / index).is_file():
+            return _indexed(folder, folder / index)
+        if (folder / single).is_file():
+            return read_tensors(folder / single)
+    paths = next(filter(None, (sorted(folder.glob(kind)) for kind in _KINDS)), [])
     if not paths:
-        raise _no_file(folder)
+        raise FormatError(
+            folder, "no safetensors file or pickle here; name the folder of a draft checkpoint"
+        )
     found: dict[str, TensorEntry] = {}
     for path in paths:
-        for name, entry in read_header(path).items():
+        for name, entry in read_tensors(path).items():
             if name in found:
                 raise FormatError(
                     path, f"tensor {name} is also in {found[name].path.name}; keep one"
@@ -304,20 +292,10 @@ def checkpoint_tensors(folder: Path) -> dict[str, TensorEntry]:
     return found
 
 
-def _no_file(folder: Path) -> FormatError:
-    """Error for a folder without safetensors; a pickle gets what to do."""
-    pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
-    if not pickles:
-        return FormatError(
-            folder, "no safetensors file here; name the folder of a draft checkpoint"
-        )
-    return FormatError(
-        folder,
-        f"{pickles[0]} is a pickle, which can run code when it is read, so it is not; convert it once: "
-        f"torch.load({pickles[0]!r}, weights_only=True), then safetensors.torch.save_file(tensors, "
-        f"{SINGLE_FILE!r})",
-        code="pickle",
-    )
+def has_tensors(folder: Path) -> bool:
+    """Whether a folder has files of tensors, or an index of some."""
+    is_indexed = any((folder / name).is_file() for name in INDEX_FILES)
+    return is_indexed or any(next(folder.glob(kind), None) for kind in _KINDS)
 
 
 def _indexed(folder: Path, index: Path) -> dict[str, TensorEntry]:
@@ -328,7 +306,7 @@ def _indexed(folder: Path, index: Path) -> dict[str, TensorEntry]:
         if (
             not isinstance(file, str)
             or Path(file).name != file
-            or not file.endswith(".safetensors")
+            or not file.endswith((SAFETENSORS, ".bin"))
         ):
             raise FormatError(
                 index, f"tensor {name} must be in a safetensors file beside it, got {file!r}"
@@ -336,14 +314,12 @@ def _indexed(folder: Path, index: Path) -> dict[str, TensorEntry]:
         if file not in shards:
             if not (folder / file).is_file():
                 raise FormatError(
-                    folder / file, f"missing, but {INDEX_FILE} has tensor {name} in it"
+                    folder / file, f"missing, but {index.name} has tensor {name} in it"
                 )
-            if len(shards) >= _MOST_SHARDS:
-                raise FormatError(index, f"names more than {_MOST_SHARDS} files")
-            shards[file] = read_header(folder / file)
+            shards[file] = read_tensors(folder / file)
         if name not in shards[file]:
             raise FormatError(
-                folder / file, f"tensor {name} is missing, but {INDEX_FILE} has it here"
+                folder / file, f"tensor {name} is missing, but {index.name} has it here"
             )
         found[name] = shards[file][name]
     return found
@@ -370,10 +346,12 @@ def _weight_map(index: Path) -> dict[str, Any]:
 WEIGHT_TYPES: Final = ("BF16", "F16", "F32", "F64")
 """Stored types that a weight may have."""
 
-Replacement = Literal["the target's embedding", "the target's head", "the embedding", "no offsets"]
+Replacement = Literal[
+    "the target's embedding", "the target's head", "the embedding", "no offsets", "zeros"
+]
 """What stands for a tensor that the checkpoint does not have."""
 
-_EXPECTED_MAP_TYPES: Final = {DRAFT_TO_TARGET: ("I64", "I32"), TARGET_HAS_DRAFT: ("BOOL",)}
+_EXPECTED_MAP_TYPES: Final = {DRAFT_TO_TARGET: ("I64", "I32"), TARGET_HAS_DRAFT: ("BOOL", "U8")}
 _IGNORED: Final = re.compile(r"(?:.*\.)?rotary_emb\.\w+")
 _SHOWN_NAMES: Final = 4
 
@@ -405,14 +383,24 @@ def checkpoint_contents(folder: Path | str) -> CheckpointContents:
     shapes = expected_shapes(config.spec)
     unknown = _unknown(place, tensors, set(shapes))
     replaced = _replacements(place, config, tensors)
+    # a head of the whole vocabulary beside a smaller draft vocabulary is no padding
+    whole = HEAD in tensors and tensors[HEAD].shape[:1] == (config.spec.target_vocab_size,)
+    padding = {} if whole else {HEAD: _MOST_PADDING}
     for name, shape in shapes.items():
         if name not in replaced:
-            _check_tensor(place, tensors, name, shape, WEIGHT_TYPES)
+            _check_tensor(place, tensors, name, shape, WEIGHT_TYPES, padding=padding)
     sizes = (config.spec.draft_vocab_size, config.spec.target_vocab_size)
     for (name, types), size in zip(_EXPECTED_MAP_TYPES.items(), sizes, strict=True):
         if name in tensors:
             _check_tensor(place, tensors, name, (size,), types)
     notes = list(config.notes)
+    rows, used = tensors[HEAD].shape[0] if HEAD in tensors else 0, config.spec.draft_vocab_size
+    if rows > used:
+        notes.append(f"{HEAD} is padded to {rows} rows; the first {used} are used")
+    if config.num_layers > 1:
+        notes.append(
+            f"num_hidden_layers is {config.num_layers}, the target's; the files hold one layer"
+        )
     if unknown:
         shown = ", ".join(unknown[:_SHOWN_NAMES]) + (", ..." if len(unknown) > _SHOWN_NAMES else "")
         notes.append(f"not read, since no draft model has such a tensor: {shown}")
@@ -451,7 +439,8 @@ def _unknown(folder: Path, tensors: dict[str, TensorEntry], needed: set[str]) ->
         if layer:
             raise FormatError(
                 folder,
-                f"tensor {name} is of layer {int(layer.group(1))}; only draft models of one layer are supported",
+                f"tensor {name} is of layer {int(layer.group(1))}; only draft models of one layer are supported; "
+                "serve it in its engine, and fit the rounds measured there (`specmodel fit`)",
             )
         if name in SWITCHED:
             raise FormatError(
@@ -482,6 +471,8 @@ def _replacements(
             found[HEAD] = "the embedding"
         elif not config.own_vocabulary:
             found[HEAD] = "the target's head"
+    if spec.attention_bias and spec.latent is None and OUTPUT_BIAS not in tensors:
+        found[OUTPUT_BIAS] = "zeros"
     if DRAFT_TO_TARGET not in tensors:
         if not whole:
             raise FormatError(
@@ -499,8 +490,9 @@ def _check_tensor(
     name: str,
     shape: tuple[int, ...],
     types: tuple[str, ...],
+    padding: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
-    """Refuse a tensor that is missing or of another shape or type."""
+    """Refuse a tensor that is missing or of another shape or type; its rows may be padded."""
     entry = tensors.get(name)
     if entry is None:
         raise FormatError(
@@ -508,7 +500,8 @@ def _check_tensor(
             f"tensor {name} is missing; a tensor of shape {list(shape)} is expected",
             code="missing",
         )
-    if entry.shape != shape:
+    more = entry.shape[0] - shape[0] if entry.shape[1:] == shape[1:] else -1
+    if entry.shape != shape and not 0 < more < padding.get(name, 0):
         raise FormatError(
             entry.path,
             f"tensor {entry.name} has shape {list(entry.shape)}, but {CONFIG_FILE} implies {list(shape)}",
@@ -522,9 +515,6 @@ def _check_tensor(
         )
 
 
-_TYPES: Final = {"I64": "<i8", "I32": "<i4", "BOOL": "?"}
-
-
 def draft_to_target(contents: CheckpointContents) -> NDArray[np.int64]:
     """Offsets of a checkpoint, checked.
 
@@ -535,9 +525,11 @@ def draft_to_target(contents: CheckpointContents) -> NDArray[np.int64]:
     entry = contents.tensors.get(DRAFT_TO_TARGET)
     if entry is None:
         return np.zeros(spec.draft_vocab_size, dtype=np.int64)
-    offsets = _values(entry).astype(np.int64)
-    known = contents.tensors.get(TARGET_HAS_DRAFT)
-    flags = None if known is None else _values(known).astype(np.bool_)
+    maps = (DRAFT_TO_TARGET, TARGET_HAS_DRAFT)
+    stored = [(name, contents.tensors[name]) for name in maps if name in contents.tensors]
+    values = tensor_values(stored, "numpy")
+    offsets: NDArray[np.int64] = values[DRAFT_TO_TARGET].astype(np.int64)
+    flags = values[TARGET_HAS_DRAFT].astype(np.bool_) if TARGET_HAS_DRAFT in values else None
     check_offsets(offsets, flags, spec.target_vocab_size, entry.path)
     return offsets
 
@@ -599,16 +591,3 @@ def _absolute(
     if has_draft is not None and not has_draft[entries].all():
         return ""
     return "; the entries look like target tokens: subtract the draft token from each"
-
-
-def _values(entry: TensorEntry) -> NDArray[np.generic]:
-    """Data of a small tensor."""
-    try:
-        with entry.path.open("rb") as file:
-            file.seek(entry.start)
-            data = file.read(entry.num_bytes)
-    except OSError as error:
-        raise FormatError(entry.path, f"cannot be read: {error.strerror or error}") from None
-    if len(data) != entry.num_bytes:
-        raise FormatError(entry.path, f"tensor {entry.name} is cut short; copy the file again")
-    return np.frombuffer(data, dtype=np.dtype(_TYPES[entry.dtype]))

@@ -336,12 +336,6 @@ def _refuse_unsupported(fields: DraftFields, *, latent: bool) -> None:
 
     A llama class has a dense MLP whatever the file says of experts, which templates copy from a target.
     """
-    layers = fields.count("num_hidden_layers", default=1)
-    if layers > 1:
-        raise fields.refused(
-            f"num_hidden_layers is {layers}; only draft models of one layer are supported"
-            " (is this the config.json of a target model?)"
-        )
     activation = fields.text("hidden_act")
     if activation is not None and activation not in _ACTIVATIONS:
         raise fields.wrong("hidden_act", activation, f"one of {', '.join(_ACTIVATIONS)}")
@@ -404,6 +398,7 @@ class DraftConfig:
     aux_layer_ids: tuple[int, ...] | None = None
     own_vocabulary: bool = True
     tied_head: bool = False
+    num_layers: int = 1
     target_model: str | None = None
     notes: tuple[str, ...] = ()
 
@@ -414,7 +409,8 @@ def read_draft_config(folder: Path | str) -> DraftConfig:
     Reads one file and nothing else; needs neither torch nor a GPU.
     """
     place = Path(folder)
-    path = place if place.name == CONFIG_FILE else place / CONFIG_FILE
+    is_file = place.name == CONFIG_FILE or (place.suffix == ".json" and place.is_file())
+    path = place if is_file else place / CONFIG_FILE
     try:
         if not path.is_file():
             missing = place.exists() or place.name == CONFIG_FILE
@@ -504,6 +500,7 @@ def _from_flat(fields: DraftFields, architecture: str, *, latent: bool) -> Draft
         aux_layer_ids=ids,
         own_vocabulary=own is not None,
         tied_head=fields.flag("tie_word_embeddings"),
+        num_layers=fields.count("num_hidden_layers", default=1),
         notes=(*notes, *_engine_notes(spec)),
     )
 
@@ -554,6 +551,7 @@ def _from_speculators(fields: DraftFields) -> DraftConfig:
         stored_dtype=fields.text("dtype", "torch_dtype") or inner.text("dtype", "torch_dtype"),
         aux_layer_ids=ids,
         own_vocabulary=own is not None,
+        num_layers=inner.count("num_hidden_layers", default=1),
         target_model=verifier.text("name_or_path"),
         notes=(*notes, *_engine_notes(spec)),
     )

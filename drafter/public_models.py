@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -20,9 +21,11 @@ from drafter.checkpoint_files import (
     CheckpointContents,
     checkpoint_contents,
     draft_to_target,
+    has_tensors,
 )
+from drafter.config_json import CONFIG_FILE, DraftConfig, read_draft_config
 from drafter.spec import DraftSpec, LatentHeads, Rope
-from specmodel.errors import UnknownKeyError
+from specmodel.errors import FormatError, UnknownKeyError
 from specmodel.sources import source
 
 _MOST_CHARACTERS: Final = 200
@@ -138,6 +141,10 @@ def named_subject(name: str) -> Subject:
     No weight is read.
     """
     if names_folder(name):
+        place = Path(name)
+        folder = place.parent if place.name == CONFIG_FILE or place.suffix == ".json" else place
+        if place.exists() and not has_tensors(folder):
+            return config_subject(place, read_draft_config(place))
         contents = checkpoint_contents(name)
         return checkpoint_subject(contents, draft_to_target(contents))
     return shape_subject(named_shape(name))
@@ -179,6 +186,30 @@ def checkpoint_subject(contents: CheckpointContents, offsets: NDArray[np.int64])
             name: text for name, text in contents.replaced.items() if name != DRAFT_TO_TARGET
         },
         notes=contents.notes,
+    )
+
+
+def config_subject(place: Path, config: DraftConfig) -> Subject:
+    """Facts of a ``config.json`` alone: what a step reads is arithmetic."""
+    if config.num_layers > 1:
+        raise FormatError(
+            place,
+            f"num_hidden_layers is {config.num_layers}; only draft models of one layer are supported (is "
+            "this the config.json of a target model?); with the weights beside it the layers are counted there",
+            code="not_supported",
+        )
+    folder = place if place.is_dir() else place.absolute().parent
+    return Subject(
+        name=folder.resolve().name or str(folder),
+        kind=f"{CONFIG_FILE} alone",
+        spec=config.spec,
+        layout=f"{config.layout} ({config.architecture})",
+        target_model=config.target_model,
+        aux_layer_ids=config.aux_layer_ids,
+        notes=(
+            *config.notes,
+            "no file of weights is beside it, so nothing is checked against them",
+        ),
     )
 
 

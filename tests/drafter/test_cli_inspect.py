@@ -118,15 +118,19 @@ def test_a_configuration_that_is_no_json_is_refused(specmodel: Run, flat: Flat) 
     assert "not JSON" in refused(specmodel, folder)
 
 
-def test_a_target_model_is_refused(specmodel: Run, flat: Flat) -> None:
+def test_a_target_model_is_refused(
+    specmodel: Run, flat: Flat, configs: tuple[Callable[..., Any], Callable[..., Any]]
+) -> None:
     config = {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 32}
-    assert "only draft models of one layer" in refused(specmodel, flat(config=config))
+    folder = flat(config=configs[0](**config))
+    (folder / "model.safetensors").unlink()
+    assert "num_hidden_layers is 32; only draft models of one" in refused(specmodel, folder)
 
 
 def test_a_truncated_file_is_refused(specmodel: Run, flat: Flat) -> None:
     path = flat() / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-64])
-    assert "cut short: expected tensor" in refused(specmodel, path.parent)
+    assert "copy the file again, it may be cut short" in refused(specmodel, path.parent)
 
 
 def test_a_file_of_another_kind_is_refused(specmodel: Run, flat: Flat) -> None:
@@ -147,10 +151,29 @@ def test_a_wrong_shape_is_refused_with_both_shapes(specmodel: Run, flat: Flat) -
     )
 
 
-def test_a_pickle_is_refused(specmodel: Run, flat: Flat) -> None:
+def test_a_pickle_of_something_else_is_refused(specmodel: Run, flat: Flat) -> None:
     folder = flat()
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    assert "is a pickle" in refused(specmodel, folder)
+    (folder / "model.safetensors").unlink()
+    torch.save({"fc.weight": Path}, folder / "pytorch_model.bin")
+    assert "no pickle of tensors" in refused(specmodel, folder)
+
+
+def test_a_configuration_alone_is_arithmetic(
+    specmodel: Run, configs: tuple[Callable[..., Any], Callable[..., Any]], tmp_path: Path
+) -> None:
+    """Hidden 1024, 16 and 4 heads of 64, MLP 4096, 8000 draft tokens, bf16: worked out by hand."""
+    shape = {"num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 64}
+    config = configs[0](hidden_size=1024, intermediate_size=4096, draft_vocab_size=8000, **shape)
+    config |= {"vocab_size": 128_256, "target_hidden_size": 1024}
+    for name in ("config.json", "eagle3.json"):
+        path = tmp_path / "alone" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(config), encoding="utf-8")
+        found = told(specmodel, path)
+        assert found["kind"] == "config.json alone"
+        assert found["parameters"]["step"] == 24_969_216
+        assert found["weight_bytes"] == 49_938_432
+    assert told(specmodel, tmp_path / "alone")["parameters"]["step"] == 24_969_216
 
 
 def test_bad_usage_ends_with_status_2(specmodel: Run) -> None:

@@ -298,7 +298,6 @@ def test_two_bases_that_disagree_are_refused(flat_config: Config) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_hidden_layers": 4}, "num_hidden_layers is 4; only draft models of one layer"),
         ({"architectures": ["LlamaForCausalLMEagle"]}, "LlamaForCausalLMEagle is no EAGLE-3 draft"),
         ({"architectures": ["PEagleDraftModel"]}, "PEagleDraftModel is no EAGLE-3 draft"),
         ({"architectures": ...}, "a file without architectures"),
@@ -348,7 +347,6 @@ def test_a_flat_file_that_cannot_be_computed_is_refused_in_one_line(
         ({"draft_vocab_size": ...}, "draft_vocab_size is missing"),
         ({"model_type": "gemma"}, "model_type must be one of llama, qwen3, got gemma"),
         ({"model_type": "qwen3", "layer": {"head_dim": ...}}, "head_dim is missing"),
-        ({"layer": {"num_hidden_layers": 2}}, "num_hidden_layers is 2"),
         ({"norm_before_fc": True, "fc_norm": True}, "fc_norm must be false"),
     ],
 )

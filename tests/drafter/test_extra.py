@@ -63,7 +63,7 @@ def test_every_other_module_works_or_says_what_is_missing() -> None:
         for path in sorted(root.rglob("*.py"))
         if path.name != "__init__.py"
     ]
-    assert len(names) > 40
+    assert len(names) > 30
     code = (
         f"{WITHOUT}import importlib\n"
         "from specmodel.errors import MissingExtraError\n"

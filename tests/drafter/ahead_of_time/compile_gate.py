@@ -253,7 +253,7 @@ def build(launch: Launch, variant: Variant, sm: int) -> dict[str, Any]:
     # disassembling takes as long as compiling: one product shows that ptx says as much
     constants = constants_of(variant)
     cut = constants.get("CUT")
-    is_looked_at = variant.kernel == "gate_up_kernel" and cut.vector > 0
+    is_looked_at = variant.kernel == "gate_up_kernel" and cut is not None and cut.vector > 0
     source = ASTSource(launch.kernel, variant.signature, variant.constants, variant.attributes)
     begun = time.perf_counter()
     compiled = triton.compile(source, target=GPUTarget("cuda", sm, 32), options=launch.options)

@@ -32,6 +32,7 @@ EXACT = {
         "before",
         "accepted",
     ),
+    "cache",  # of which kernels load nothing but its angles
     *("root_tokens", "root_rows", "is_best", "last_rows", "logits", "parents", "levels"),
 }
 STORED = {
@@ -47,7 +48,7 @@ STORED = {
         "query",
         "key_cache",
     ),
-    *("value_cache", "out", "cache", "norms"),
+    *("value_cache", "out", "norms"),
 }
 
 
