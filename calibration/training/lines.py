@@ -2,15 +2,15 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final, Generic, TypeVar
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.training.records import PRINTED_NAN, Array, RawLog
+from calibration.training.records import PRINTED_NAN, Array, RawLog, Split
 from specmodel.units import PERCENT
 
 # ---
@@ -204,8 +204,6 @@ def _of_many_forms(texts: Sequence[bytes]) -> tuple[Array, NDArray[np.intp]]:
 #
 # A bar is printed again and again into one line, first when its counter moves and once more when its
 # numbers change: the last state of a counter is the one to keep.
-_Item = TypeVar("_Item")
-
 _LONGEST_DESCRIPTION: Final = 80
 _STATE = re.compile(
     r"(?:\d{1,3}%\|[^|\r\n]{0,400}\|\s{0,20}(?P<counter>\d{1,12})/(?P<total>\d{1,12})"
@@ -241,67 +239,65 @@ def bar_states(text: str) -> Iterator[BarState]:
         )
 
 
-class LatestBars(Generic[_Item]):
-    """The last state of each counter, stream by stream."""
-
-    __slots__ = ("_latest",)
-
-    def __init__(self) -> None:
-        self._latest: dict[str, tuple[object, _Item]] = {}
-
-    def replace(self, stream: str, key: object, item: _Item) -> _Item | None:
-        """Keep an item; return the one before it if its counter was another."""
-        before = self._latest.get(stream)
-        self._latest[stream] = (key, item)
-        return before[1] if before is not None and before[0] != key else None
-
-    def take_all(self) -> list[_Item]:
-        """Return what is kept, and forget it."""
-        items = [item for _, item in self._latest.values()]
-        self._latest.clear()
-        return items
-
-
-@dataclass(frozen=True, slots=True)
-class EpochBar:
-    """A state of the bar of an epoch, and where it stands."""
+class _Bar(NamedTuple):
+    """The last state of a counter, and where it stands."""
 
     line: int
     stream: str
-    epoch: float
+    epoch: float | None
     state: BarState
 
 
-class EpochBars:
-    """The bars of epochs that show an accuracy: the last state of each counter is given on."""
+@dataclass(slots=True)
+class Bars:
+    """The bars of a trainer that show an accuracy: the last state of each counter is a record."""
 
-    __slots__ = ("_add", "_latest", "_name", "_raw")
-
-    def __init__(self, raw: RawLog, name: re.Pattern[str], add: Callable[[EpochBar], None]) -> None:
-        self._raw, self._name, self._add = raw, name, add
-        self._latest: LatestBars[EpochBar] = LatestBars()
+    raw: RawLog  # what records are added to
+    family: str
+    layout: str
+    name: re.Pattern[str]  # of the bar, with its epoch
+    key: str  # that such a bar shows
+    columns: Mapping[str, str]  # of `RecordTable`, by the key that the bar shows
+    _latest: dict[str, _Bar] = field(init=False, default_factory=dict)  # by stream
 
     def take(self, line: int, stream: str, text: str) -> bool:
         """Take the states of a line; return whether there are any."""
         taken = False
         for state in bar_states(text):
-            named = self._name.search(state.description)
-            if named is None or "acc" not in state.pairs:
+            named = self.name.search(state.description)
+            is_cut_short = isinstance(text, CutText) and not state.is_closed
+            if named is None or not (self.key in state.pairs or is_cut_short):
                 continue
             taken = True
-            bar = EpochBar(line, stream, float(named[1]), state)
-            before = self._latest.replace(stream, (bar.epoch, state.counter), bar)
-            if before is not None:
+            printed = named[1] if named.lastindex else state.pairs.get("epoch", "").split("/")[0]
+            before, bar = (
+                self._latest.get(stream),
+                _Bar(line, stream, printed_number(printed), state),
+            )
+            self._latest[stream] = bar
+            if before and (before.epoch, before.state.counter) != (bar.epoch, state.counter):
                 self._add(before)
         return taken
 
     def end(self, *, is_last: bool = False) -> None:
         """Give the bars that are kept; the last of a file may be cut."""
-        for bar in self._latest.take_all():
+        for bar in self._latest.values():
             if bar.state.is_closed or not is_last:
                 self._add(bar)
             else:
-                self._raw.warn("truncated-record", bar.line)
+                self.raw.warn("truncated-record", bar.line)
+        self._latest.clear()
+
+    def _add(self, bar: _Bar) -> None:
+        """Add the last state of a counter, if it shows more than a loss."""
+        pairs = bar.state.pairs
+        values = {name: printed_number(pairs.get(key, "")) for key, name in self.columns.items()}
+        if any(values[n] is not None for n in values if n.startswith(("mean_", "reported:"))):
+            place = {"step": float(bar.state.counter), "epoch": bar.epoch}
+            self.raw.add(
+                self.family, Split.TRAIN, self.layout, bar.line, bar.stream, values | place,
+                hints={"acceptance_rate"} & pairs.keys(), total_steps=bar.state.total,
+            )  # fmt: skip
 
 
 def is_cut(text: str, end: int) -> bool:

@@ -1,19 +1,14 @@
 """Logs of trainers with a line or a table a record: Automodel, DeepSpec, EAGLE, HF Trainer, TorchSpec."""
 
 import re
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from calibration.training.family_facts import OPEN_FAMILY
 from calibration.training.lines import (
     NUMBER,
-    BarState,
+    Bars,
     CutText,
-    EpochBar,
-    EpochBars,
-    LatestBars,
     Numbers,
-    bar_states,
     depths_of,
     dictionaries,
     finest,
@@ -32,6 +27,12 @@ from specmodel.units import PERCENT
 # NeMo Automodel on the console: a line a record, and bars that show the same (N1).
 AUTOMODEL: Final = "automodel"
 
+_BAR_KEYS: Final = {
+    "acc": "mean_marginal",
+    "loss": "total_loss",
+    "lr": "learning_rate",
+    "tau": "reported:tau_sim",
+}
 _BAR = re.compile(r"\bepoch (\d{1,9})$", re.ASCII | re.IGNORECASE)
 _PAIR = re.compile(rf"(?<![\w./-])(\w{{1,40}})=({NUMBER})(?![\w.+/])", re.ASCII | re.IGNORECASE)
 _LENGTHS = ("tau_sim", "tau_real", "accept_len")
@@ -51,7 +52,7 @@ class AutomodelLines:
 
     def __init__(self, raw: RawLog) -> None:
         self._raw = raw
-        self._bars = EpochBars(raw, _BAR, self._add_bar)
+        self._bars = Bars(raw, AUTOMODEL, "N1-bar", _BAR, "acc", _BAR_KEYS)
         self._places: dict[str, dict[str, float]] = {}  # of the last record, by stream
 
     def feed(self, line: int, stream: str, text: str) -> bool:
@@ -105,22 +106,6 @@ class AutomodelLines:
         self._bars.end()
         self._raw.add(AUTOMODEL, split, "N1", line, stream, known)
         return True
-
-    def _add_bar(self, bar: EpochBar) -> None:
-        """Add the last state of a counter."""
-        keys = {
-            "acc": "mean_marginal",
-            "loss": "total_loss",
-            "lr": "learning_rate",
-            "tau": "reported:tau_sim",
-        }
-        pairs, place = bar.state.pairs, {"step": bar.state.counter, "epoch": bar.epoch}
-        known = {name: printed_number(pairs.get(key, "")) for key, name in keys.items()}
-        if known["mean_marginal"] is not None:
-            self._raw.add(
-                AUTOMODEL, Split.TRAIN, "N1-bar", bar.line, bar.stream, known | place,
-                total_steps=bar.state.total,
-            )  # fmt: skip
 
 
 # ---
@@ -331,7 +316,8 @@ TORCHSPEC: Final = "torchspec"
 _TORCHSPEC_LENGTHS = ("acc_len", "sim_acc_len", "simulated_acc_len")
 _TORCHSPEC_MEANS = {"acc": "mean_marginal", "loss": "total_loss"}
 _LONGEST_PREFIX = 200
-_EPOCH = re.compile(r"(\d{1,9})(?:/\d{1,9})?", re.ASCII | re.IGNORECASE)
+_TRAINING = re.compile(r"Training$")
+_TRAINING_KEYS: Final = _TORCHSPEC_MEANS | {"acc_len": "reported:acc_len"}
 _EVALUATION = re.compile(
     rf"(?:\b[Ss]tep (?P<step>\d{{1,12}})[ :,-]{{1,3}})?\beval: "
     rf"(?P<pairs>\w{{1,40}}=(?:{NUMBER})(?:, ?\w{{1,40}}=(?:{NUMBER})){{0,40}})",
@@ -350,21 +336,12 @@ class _Evaluation(NamedTuple):
     values: dict[str, float | None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Bar:
-    """A state of the training bar."""
-
-    line: int
-    stream: str
-    state: BarState
-
-
 class TorchSpecLines:
     """Reads the records of TorchSpec."""
 
     def __init__(self, raw: RawLog) -> None:
         self._raw = raw
-        self._bars: LatestBars[_Bar] = LatestBars()
+        self._bars = Bars(raw, TORCHSPEC, "T1", _TRAINING, "acc_len", _TRAINING_KEYS)
         self._evaluation: _Evaluation | None = None
         self._is_twice = False
 
@@ -376,41 +353,12 @@ class TorchSpecLines:
             return False
         if "eval: " in text:
             taken = self._take_evaluations(line, stream, text)
-        for state in bar_states(text):
-            is_cut_short = not state.is_closed and state.description.endswith("Training")
-            if "acc_len" not in state.pairs and not is_cut_short:
-                continue
-            taken = True
-            before = self._bars.replace(stream, state.counter, _Bar(line, stream, state))
-            if before is not None:
-                self._add_bar(before)
-        return taken
+        return self._bars.take(line, stream, text) or taken
 
     def finish(self) -> None:
         """End the last bar and the last evaluation."""
-        for bar in self._bars.take_all():
-            if bar.state.is_closed:
-                self._add_bar(bar)
-            else:
-                self._raw.warn("truncated-record", bar.line)
+        self._bars.end(is_last=True)
         self._end_evaluation()
-
-    def _add_bar(self, bar: _Bar) -> None:
-        """Add the last state of a counter."""
-        pairs = bar.state.pairs
-        epoch = _EPOCH.match(pairs.get("epoch", ""))
-        values = {
-            "step": float(bar.state.counter),
-            "epoch": float(epoch[1]) if epoch else None,
-            "total_loss": printed_number(pairs.get("loss", "")),
-            "mean_marginal": printed_number(pairs.get("acc", "")),
-            "reported:acc_len": printed_number(pairs.get("acc_len", "")),
-        }
-        if values["mean_marginal"] is not None or values["reported:acc_len"] is not None:
-            self._raw.add(
-                TORCHSPEC, Split.TRAIN, "T1", bar.line, bar.stream, values,
-                total_steps=bar.state.total,
-            )  # fmt: skip
 
     def _take_evaluations(self, line: int, stream: str, text: str) -> bool:
         """Take the evaluations of a line."""

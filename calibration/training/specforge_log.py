@@ -8,14 +8,12 @@ from typing import Final, NamedTuple
 from calibration.training.alike_blocks import NUMBER, Pattern
 from calibration.training.lines import (
     MOST_DEPTHS,
+    Bars,
     CutText,
-    EpochBar,
-    EpochBars,
     Numbers,
     dictionaries,
     finest,
     numbers_of,
-    printed_number,
     split_prefix,
 )
 from calibration.training.position_blocks import (
@@ -170,6 +168,7 @@ def _label(before: bytes) -> str | None:
     return label if is_sound else None
 
 
+_BAR_KEYS: Final = {"acc": "mean_marginal", "loss": "total_loss"}
 _BAR = re.compile(r"\bTraining Epoch (\d{1,9})$", re.ASCII)
 
 
@@ -179,7 +178,7 @@ class SpecForgeLines:
     def __init__(self, raw: RawLog, *, takes_open: bool = False) -> None:
         self._raw = raw
         self._takes_open = takes_open
-        self._bars = EpochBars(raw, _BAR, self._add_bar)
+        self._bars = Bars(raw, FAMILY, "F3", _BAR, "acc", _BAR_KEYS)
         self._dictionaries = StepDictionaries(raw)
         self._num_patterns = 0
         self._epochs = EpochBlocks(raw, FAMILY, "F1", "Eval", takes_open)
@@ -253,16 +252,3 @@ class SpecForgeLines:
         """Say that a block is not complete; EAGLE-3 says it of those of training."""
         if block.key[0] not in ("Train", "Test"):
             self._raw.warn("truncated-record", block.line)
-
-    def _add_bar(self, bar: EpochBar) -> None:
-        """Add the last state of a counter."""
-        pairs = bar.state.pairs
-        accuracy = printed_number(pairs["acc"])
-        if accuracy is None:
-            return
-        values = {"step": bar.state.counter, "epoch": bar.epoch, "mean_marginal": accuracy}
-        self._raw.add(
-            FAMILY, Split.TRAIN, "F3", bar.line, bar.stream,
-            values | {"total_loss": printed_number(pairs.get("loss", ""))},
-            hints=_RATE if "acceptance_rate" in pairs else (), total_steps=bar.state.total,
-        )  # fmt: skip

@@ -1,6 +1,9 @@
+import re
+
 import pytest
 
-from calibration.training.lines import LatestBars, bar_states
+from calibration.training.lines import Bars, bar_states
+from calibration.training.records import RawLog, Split
 
 
 def test_a_bar_of_unknown_total_has_its_counter() -> None:
@@ -29,9 +32,17 @@ def test_what_stands_before_a_bar_is_no_part_of_another() -> None:
 
 
 def test_streams_have_bars_of_their_own() -> None:
-    bars: LatestBars[str] = LatestBars()
-    assert bars.replace("rank0", 1, "a") is None
-    assert bars.replace("rank1", 2, "b") is None
-    assert bars.replace("rank0", 2, "c") == "a"
-    assert bars.take_all() == ["c", "b"]
-    assert bars.take_all() == []
+    raw = RawLog()
+    bars = Bars(raw, "a", "F3", re.compile(r"epoch (\d)"), "acc", {"acc": "mean_marginal"})
+    for stream, counter, accuracy in (
+        ("r0", 1, 0.1),
+        ("r1", 2, 0.2),
+        ("r0", 2, 0.3),
+        ("r0", 2, 0.4),
+    ):
+        bars.take(1, stream, f"epoch 0: 1%|x| {counter}/9 [00:11<18:01, acc={accuracy}]")
+    bars.end()
+    bars.end()
+    table = raw.table("a", Split.TRAIN)
+    assert table.column("mean_marginal").tolist() == [0.1, 0.4, 0.2]
+    assert table.column("step").tolist() == [1.0, 2.0, 2.0]
