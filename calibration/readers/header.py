@@ -220,6 +220,7 @@ def _meaning(written: str) -> HeaderColumn:
     text = _GIVEN.sub(" ", text)
     name = normalised_name(text)
     remarks = [_BLANKS.sub("_", one.strip()).casefold() for one in _BRACKETS.findall(text)]
+    remarks = [one for one in remarks if one]
     around = [one for one in remarks if {*one.split("_")} <= _AROUND | WORDS["statistic"]]
     stem = _SPECULATIVE_DECODING.sub("speculative", _SCRIPTS.sub("_", name))
     stem = _TOUCHING.sub(r"_\g<0>_", _NUMBERED.sub(r"\1", stem))
@@ -236,7 +237,7 @@ def _meaning(written: str) -> HeaderColumn:
     tried = next((one for one in tries if one in _NAMES), None)
     if _POSITION.fullmatch(name) and tried is None:
         tried = name = "position_rate"
-    of_run = tried == base != name
+    of_run = tried == base != name or bool(around)
     if tried is None and (base in _TIMES or {"k", "\u03c4", "\u03b3"} & {*remarks}):
         # latency (ms/tok), or a symbol: draft tokens (k)
         tried = next((one for one in remarks if one in _NAMES), None)

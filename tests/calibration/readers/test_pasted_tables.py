@@ -36,6 +36,7 @@ NAMES = {
         *("tok/s", "**Output tok/s**", "Throughput (tok/s)", "output throughput [tok/s]", "TPS"),
         *("Output token throughput (tok/s) ↑", "吞吐 (tok/s)", "tokens/sec", "MTP tok/s"),
         *("Speculative decoding tok/s", "tok/s (with EAGLE3)", "Throughput, tok/s", "tok/s on"),
+        *("throughput (MTP)", "Output throughput (EAGLE-3) [tok/s]", "with MTP: tok/s"),
     ],
     "baseline": [
         *("baseline tok/s", "plain tok/s", "no-spec tok/s", "tok/s (off)", "Baseline (tok/s)"),
@@ -626,3 +627,25 @@ def test_settings_in_the_name_of_a_run_are_its_own() -> None:
     assert (plain["num_steps"], plain["output_tokens_per_s"]) == (0, 60.2)
     assert (drafted["num_steps"], drafted["topk"]) == (5, 4)
     assert drafted["baseline_tokens_per_s"] == pytest.approx(104.1 / 1.73)
+
+
+@pytest.mark.parametrize(
+    ("speed", "cells"),
+    [("TPOT", ("20 ms", "8 ms")), ("throughput", ("50", "125")), ("decode tok/s", ("50", "125"))],
+)
+def test_a_run_in_brackets_is_the_run_of_the_column(speed: str, cells: tuple[str, str]) -> None:
+    found = reading(
+        table(
+            f"| bs | {speed} (baseline) | {speed} (k=3) | AL (k=3) |",
+            f"| 1 | {cells[0]} | {cells[1]} | 2.4 |",
+        )
+    )
+    assert len(found.rows) == 1
+    told = found.rows[0].cells
+    assert (told["num_steps"], told["accept_length"]) == (3, 2.4)
+    assert (told["output_tokens_per_s"], told["baseline_tokens_per_s"]) == (125, 50)
+
+
+def test_a_length_of_the_baseline_is_no_accept_length() -> None:
+    found = reading(table("| tok/s | tau (baseline) | tau | k |", "| 90 | 1.0 | 2.4 | 3 |"))
+    assert found.rows[0].cells["accept_length"] == 2.4
