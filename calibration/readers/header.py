@@ -23,6 +23,7 @@ from calibration.readers.reading import Cell
 from specmodel.units import KILO, PERCENT
 
 _MARKUP = re.compile(r"<[^<>]{0,80}>|[*`#\u2020\u2021\u2190-\u21ff\u25a0-\u25ff\u2b00-\u2bff]")
+_RAISED = re.compile(r"<sup>.{0,20}?</sup>|[\u00b9\u00b2\u00b3\u2070-\u2079]", re.IGNORECASE)
 _BRACKETS = re.compile(r"[\(\[]([^()\[\]]*)[\)\]]")
 _BLANKS = re.compile(r"(?:[\s\-\u2010-\u2014_:,]|\.(?=[\s_]|$))+")
 _SCRIPTS = re.compile(r"(?<=[a-z0-9/])(?=[\u3040-\u9fff])|(?<=[\u3040-\u9fff])(?=[a-z0-9])")
@@ -93,8 +94,8 @@ _OTHER_RUN: Final = {
 
 
 def plain(written: str) -> str:
-    """Return a cell or heading without emphasis, tags and arrows."""
-    return _MARKUP.sub("", unicodedata.normalize("NFKC", written)).strip()
+    """Return a cell or heading without emphasis, tags, arrows and the marks of footnotes."""
+    return _MARKUP.sub("", unicodedata.normalize("NFKC", _RAISED.sub("", written))).strip()
 
 
 def normalised_name(written: str) -> str:

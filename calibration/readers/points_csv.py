@@ -37,6 +37,7 @@ _MOST_APART = 1.15  # of the largest to the smallest of repeats in one cell
 _SPEEDS = frozenset(
     ("output_tokens_per_s", "decode_tokens_per_s", "tpot_ms", "step_time_ms", "speedup", "gain")
 )
+_RATES = ("output_tokens_per_s", "decode_tokens_per_s")
 _RUNS = frozenset(
     {
         *("accept_length", "full_accuracy", "conditional_accuracy", "num_steps", "accepted_tokens"),
@@ -317,7 +318,7 @@ def _run(
             continue
         cells[name] = value
         said |= said_of_run(written) if name == "algorithm" else {}
-        around = dressed(written) if name in _SPEEDS else None
+        around = dressed(written) if name in _RATES else None
         scope = column.scope or (scope_of(around.unit) if around and around.unit else "")
         if name == "output_tokens_per_s" and scope in {"per_user", "per_gpu"}:
             cells.setdefault("throughput_scope", scope)

@@ -46,6 +46,7 @@ NAMES = {
             "tok/s without speculation",
             "AR tok/s",
         ),
+        *("throughput (baseline)", "Output throughput (plain) [tok/s]", "w/o MTP: tok/s"),
     ],
     "speedup": ["Speedup", "speed-up", "加速比", "**Speedup (x)**"],
 }
@@ -649,3 +650,27 @@ def test_a_run_in_brackets_is_the_run_of_the_column(speed: str, cells: tuple[str
 def test_a_length_of_the_baseline_is_no_accept_length() -> None:
     found = reading(table("| tok/s | tau (baseline) | tau | k |", "| 90 | 1.0 | 2.4 | 3 |"))
     assert found.rows[0].cells["accept_length"] == 2.4
+
+
+@pytest.mark.parametrize("mark", ["\N{SUPERSCRIPT ONE}", "<sup>1</sup>", "*", "\N{DAGGER}"])
+def test_the_mark_of_a_footnote_is_no_digit(mark: str) -> None:
+    found = reading(table("| k | tok/s | tau |", f"| 3 | 92{mark} | 2.4{mark} |"))
+    assert found.rows[0].cells["output_tokens_per_s"] == 92
+    assert found.rows[0].cells["accept_length"] == 2.4
+
+
+def test_less_time_is_no_speed_up_of_that_much() -> None:
+    found = reading(table("| k | bs | TPOT (ms) | tau |", "| 3 | 1 | 10.8 (-35%) | 2.4 |"))
+    assert "baseline_tokens_per_s" not in found.rows[0].cells
+    found = reading(
+        table("| k | tok/s | plain tok/s | tau |", "| 3 | 92 (+53%) | 60 (1.0x) | 2.4 |")
+    )
+    assert found.rows[0].cells["baseline_tokens_per_s"] == 60
+    assert found.warnings == ()
+
+
+@pytest.mark.parametrize(
+    "cell", ["0.71/0.52/0.38", "90-95", "92 vs 60", "2.4/5", "90 or so many", "fast", "1.5x"]
+)
+def test_a_cell_that_is_no_number_is_not_read_as_one(cell: str) -> None:
+    question(table("| k | tok/s | tau |", f"| 3 | {cell} | 2.4 |", f"| 3 | 90 | {cell} |"))
