@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from itertools import product as product_of
 from typing import Final, NamedTuple
 
-from drafter.engine.draft_engine import PROGRAMMATIC_FROM_SM, Bucket, SharedState
+from drafter.engine.draft_engine import PROGRAMMATIC_FROM_SM, SharedState
 from drafter.kernels.attention import AttentionWidths
-from drafter.kernels.draft_steps import DraftSteps
+from drafter.kernels.draft_steps import DraftShape, DraftSteps
 from drafter.kernels.head import MOST_TILES
 from drafter.kernels.launch_plan import (
     MATVEC_TOKENS,
@@ -192,10 +192,18 @@ def _pass(
     state: SharedState, tokens: int, sm: int, key: tuple[int, int, int, int], tiles: Tiles | None
 ) -> tuple[DraftSteps, list[torch.Tensor]]:
     """Buffers of a pass over so many tokens, and what each product of it gave with tiles of one row."""
-    bucket = Bucket(batch_size=tokens, num_steps=1, most_accepted=1, num_splits=4)
+    shape = DraftShape(
+        batch_size=tokens,
+        num_steps=1,
+        most_accepted=1,
+        capacity=state.capacity,
+        num_splits=4,
+        is_programmatic=sm >= PROGRAMMATIC_FROM_SM,
+        keeps_logits=True,
+    )
     generator = torch.Generator(device=state.device).manual_seed(5)
     with tried(key, tiles):
-        steps = state.steps(bucket, is_programmatic=sm >= PROGRAMMATIC_FROM_SM, keeps_logits=True)
+        steps = state.steps(shape)
         steps.tokens.random_(state.spec.target_vocab_size, generator=generator)
         steps.captured.normal_(generator=generator)
         steps.before.fill_(CONTEXT)

@@ -14,9 +14,9 @@ def inspect(
 ) -> None:
     """Say what a draft model is: layout, switches, shapes, bytes and floor of a step.
 
-    CHECKPOINT is a folder with config.json and safetensors, SHAPE the name of a public draft model
-    (`specmodel drafter floor` lists them). Headers and the vocabulary map are checked; no weight is
-    read, and neither torch nor a GPU is needed.
+    CHECKPOINT is a folder with config.json and safetensors (or pickles), or a config.json alone; SHAPE the
+    name of a public draft model (`specmodel drafter floor` lists them). Headers and the vocabulary map
+    are checked; no weight is read, and no GPU is needed.
 
     \b
     specmodel drafter inspect EAGLE3-LLaMA3.1-Instruct-8B

@@ -1,7 +1,6 @@
 """Drafts that are asked for: shared state of all buckets, one captured graph for each."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple
 
 import torch
@@ -38,21 +37,6 @@ LEAST_PART_TOKENS: Final = 128
 
 MOST_PARTS: Final = 128
 """Parts that a merge reads, [-]."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bucket:
-    """What one graph holds for.
-
-    Lengths and tokens live on the device, so nothing else decides on a graph. drafter.md 14.
-    """
-
-    batch_size: int
-    num_steps: int
-    topk: int = 1
-    num_draft_tokens: int | None = None
-    most_accepted: int
-    num_splits: int
 
 
 def batch_bucket(batch_size: int) -> int:
@@ -142,27 +126,13 @@ class SharedState:
         )
         self.keys, self.values = self.cache.keys, self.cache.values
 
-    def steps(
-        self,
-        bucket: Bucket,
-        *,
-        is_fused: bool = True,
-        is_programmatic: bool = False,
-        keeps_logits: bool = False,
-    ) -> DraftSteps:
-        """Buffers of one bucket on these weights and this cache.
+    def steps(self, shape: DraftShape) -> DraftSteps:
+        """Buffers of one shape on these weights and this cache.
 
-        A bucket's rows of the cache lie together, so it is a view of the shared one.
+        A shape's rows of the cache lie together, so it is a view of the shared one.
         """
-        check_range("batch_size", bucket.batch_size, 1, self.most_requests)
-        shape = DraftShape(
-            **asdict(bucket),
-            capacity=self.capacity,
-            is_fused=is_fused,
-            is_programmatic=is_programmatic,
-            keeps_logits=keeps_logits,
-        )
-        cache = self.cache.of_requests(bucket.batch_size)
+        check_range("batch_size", shape.batch_size, 1, self.most_requests)
+        cache = self.cache.of_requests(shape.batch_size)
         return DraftSteps(self.spec, self.packed, cache, shape)
 
 
@@ -230,7 +200,7 @@ class DraftEngine:
         self._num_multiprocessors = (
             torch.cuda.get_device_properties(place).multi_processor_count if is_cuda else 1
         )
-        self._runs: dict[Bucket, BucketRun] = {}
+        self._runs: dict[DraftShape, BucketRun] = {}
 
     def draft(
         self,
@@ -280,11 +250,16 @@ class DraftEngine:
         topk: int = 1,
         num_draft_tokens: int | None = None,
         context_tokens: int | None = None,
-    ) -> Bucket:
-        """Bucket that serves a request."""
+    ) -> DraftShape:
+        """Shape of the bucket that serves a request: what one graph holds for.
+
+        Lengths and tokens live on the device, so nothing else decides on a graph. drafter.md 14.
+        """
         padded = batch_bucket(batch_size)
         check_range("batch_size", padded, 1, self.state.most_requests)
-        return Bucket(
+        return DraftShape(
+            capacity=self.state.capacity,
+            is_programmatic=self.is_programmatic,
             batch_size=padded,
             num_steps=num_steps,
             topk=topk,
@@ -298,14 +273,14 @@ class DraftEngine:
             ),
         )
 
-    def run_of(self, bucket: Bucket) -> BucketRun:
+    def run_of(self, bucket: DraftShape) -> BucketRun:
         """Buffers and graph of a bucket, made when they are first asked for.
 
         Capture runs the bucket several times without requests, which writes nothing to the caches.
         """
         found = self._runs.get(bucket)
         if found is None:
-            steps = self.state.steps(bucket, is_programmatic=self.is_programmatic)
+            steps = self.state.steps(bucket)
             steps.before.fill_(NO_REQUEST)
             graph = None
             if self.uses_graphs:
@@ -315,7 +290,7 @@ class DraftEngine:
         return found
 
 
-def _load(steps: DraftSteps, bucket: Bucket, given: Mapping[str, torch.Tensor]) -> None:
+def _load(steps: DraftSteps, bucket: DraftShape, given: Mapping[str, torch.Tensor]) -> None:
     """Copy a batch into the buffers of its bucket; the padding has no requests."""
     batch, most = given["tokens"].shape
     states = steps.captured.shape[1]

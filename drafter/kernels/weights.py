@@ -1,21 +1,21 @@
 """Weights as kernels read them: packed products, absorbed latent heads."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 
-from drafter.kernels.attention import AttentionWidths
+from drafter.checkpoint_files import expected_shapes
 from drafter.kernels.launch_plan import STORAGE_TYPES, check_tensor
-from drafter.spec import DraftSpec, LatentHeads
+from drafter.spec import DraftSpec
 from specmodel.errors import ParameterError
 
 PREFIX = "layers.0.self_attn"
 """Canonical prefix of every tensor of attention."""
 
 Take = Callable[..., torch.Tensor]
-"""Gives the tensor of a name and a shape, in the storage type."""
+"""Gives the tensor of a name in the storage type, checked against the shape that the spec says."""
 
 
 class LatentWeights(NamedTuple):
@@ -32,23 +32,21 @@ class LatentWeights(NamedTuple):
     value: torch.Tensor
 
     @classmethod
-    def taken(cls, spec: DraftSpec, latent: LatentHeads, take: Take) -> "LatentWeights":
+    def taken(cls, spec: DraftSpec, take: Take) -> "LatentWeights":
         """Weights by their canonical names, `kv_b_proj` cut into its two uses.
 
         Both parts of `kv_b_proj` are copies, so that each product reads rows.
         """
-        heads, rank = spec.num_heads, latent.kv_rank
+        latent = spec.latent
+        if latent is None:
+            raise ParameterError("attention", "grouped", "latent heads")
         rows = (latent.nope_dim, latent.value_dim)
-        made = take(f"{PREFIX}.kv_b_proj.weight", heads * sum(rows), rank)
-        keys, values = made.view(heads, sum(rows), rank).split(rows, dim=1)
+        made = take(f"{PREFIX}.kv_b_proj.weight").unflatten(0, (spec.num_heads, sum(rows)))
+        keys, values = made.split(rows, dim=1)
         return cls(
-            query_norm=take(f"{PREFIX}.q_a_layernorm.weight", latent.query_rank),
-            key_norm=take(f"{PREFIX}.kv_a_layernorm.weight", rank),
-            expand=take(
-                f"{PREFIX}.q_b_proj.weight",
-                heads * (latent.nope_dim + latent.rope_dim),
-                latent.query_rank,
-            ),
+            query_norm=take(f"{PREFIX}.q_a_layernorm.weight"),
+            key_norm=take(f"{PREFIX}.kv_a_layernorm.weight"),
+            expand=take(f"{PREFIX}.q_b_proj.weight"),
             absorb=keys.transpose(1, 2).contiguous(),
             value=values.contiguous(),
         )
@@ -58,7 +56,7 @@ def head_norms(spec: DraftSpec, take: Take) -> tuple[torch.Tensor, torch.Tensor]
     """Norms of queries and keys of grouped heads: only the qwen3 type of the layer has them."""
     if not spec.qk_norm:
         return None
-    query, key = (take(f"{PREFIX}.{name}_norm.weight", spec.head_dim) for name in "qk")
+    query, key = (take(f"{PREFIX}.{name}_norm.weight") for name in "qk")
     return query, key
 
 
@@ -67,23 +65,16 @@ def first_product(spec: DraftSpec, take: Take) -> tuple[torch.Tensor, torch.Tens
 
     No layout gives latent heads a bias. drafter.md 3.
     """
-    inputs, latent = 2 * spec.hidden_size, spec.latent
-    if latent is not None:
-        rows = {
-            "q_a_proj": latent.query_rank,
-            "kv_a_proj_with_mqa": latent.kv_rank + latent.rope_dim,
-        }
-    else:
-        keys = spec.num_kv_heads * spec.head_dim
-        rows = {"q_proj": spec.num_heads * spec.head_dim, "k_proj": keys, "v_proj": keys}
-    parts = [take(f"{PREFIX}.{name}.weight", count, inputs) for name, count in rows.items()]
+    grouped = ("q_proj", "k_proj", "v_proj")
+    names = grouped if spec.latent is None else ("q_a_proj", "kv_a_proj_with_mqa")
     bias = None
-    if spec.attention_bias and latent is None:
-        bias = torch.cat([take(f"{PREFIX}.{name}.bias", count) for name, count in rows.items()])
-    return torch.cat(parts), bias
+    if spec.attention_bias and spec.latent is None:
+        bias = torch.cat([take(f"{PREFIX}.{name}.bias") for name in names])
+    return torch.cat([take(f"{PREFIX}.{name}.weight") for name in names]), bias
 
 
 _LAYER = "layers.0"
+_GIVEN = (*STORAGE_TYPES, torch.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,63 +118,42 @@ class PackedWeights:
         """
         if dtype not in STORAGE_TYPES:
             raise ParameterError("dtype", dtype, "bfloat16, float16 or float32")
-        take = _Taker(weights, dtype, torch.device(device))
-        hidden, target = spec.hidden_size, spec.target_hidden_size
-        states = spec.num_aux_states
+        shapes, place = expected_shapes(spec), torch.device(device)
+
+        def take(name: str, types: Sequence[torch.dtype] = _GIVEN) -> torch.Tensor:
+            if name not in weights:
+                raise ParameterError("weights", "without it", f"a mapping with {name}")
+            wanted = shapes.get(name, (spec.draft_vocab_size,))
+            check_tensor(name, weights[name].contiguous(), wanted, types)
+            kept = None if torch.int64 in types else dtype
+            return weights[name].to(device=place, dtype=kept).contiguous()
+
+        states = range(spec.num_aux_states)
+        has_fc, is_grouped = spec.use_aux_hidden_state, spec.latent is None
         state_norm = None
-        if spec.use_aux_hidden_state and spec.fc_norm:
-            parts = [take(f"fc_norm.{index}.weight", target) for index in range(states)]
-            state_norm = torch.stack(parts)
-        elif spec.use_aux_hidden_state and spec.norm_before_fc:
-            state_norm = take("input_norm.weight", states * target)[None]
+        if has_fc and spec.fc_norm:
+            state_norm = torch.stack([take(f"fc_norm.{index}.weight") for index in states])
+        elif has_fc and spec.norm_before_fc:
+            state_norm = take("input_norm.weight")[None]
         qkv, qkv_bias = first_product(spec, take)
-        out_bias = None
-        if qkv_bias is not None and f"{PREFIX}.o_proj.bias" in weights:
-            out_bias = take(f"{PREFIX}.o_proj.bias", hidden)
-        latent, has_fc = spec.latent, spec.use_aux_hidden_state
+        out_bias = f"{PREFIX}.o_proj.bias" if qkv_bias is not None else ""
         return cls(
             state_norm=state_norm,
-            fc=take("fc.weight", hidden, states * target) if has_fc else None,
-            fc_bias=take("fc.bias", hidden) if has_fc and spec.fc_bias else None,
-            embedding=take("embed_tokens.weight", spec.target_vocab_size, hidden),
-            embed_norm=take(f"{_LAYER}.input_layernorm.weight", hidden),
-            hidden_norm=take(f"{_LAYER}.hidden_norm.weight", hidden),
+            fc=take("fc.weight") if has_fc else None,
+            fc_bias=take("fc.bias") if has_fc and spec.fc_bias else None,
+            embedding=take("embed_tokens.weight"),
+            embed_norm=take(f"{_LAYER}.input_layernorm.weight"),
+            hidden_norm=take(f"{_LAYER}.hidden_norm.weight"),
             qkv=qkv,
             qkv_bias=qkv_bias,
-            attention=head_norms(spec, take)
-            if latent is None
-            else LatentWeights.taken(spec, latent, take),
-            out=take(f"{PREFIX}.o_proj.weight", hidden, AttentionWidths.of(spec).out),
-            out_bias=out_bias,
-            mlp_norm=take(f"{_LAYER}.post_attention_layernorm.weight", hidden),
-            gate=take(f"{_LAYER}.mlp.gate_proj.weight", spec.mlp_width, hidden),
-            up=take(f"{_LAYER}.mlp.up_proj.weight", spec.mlp_width, hidden),
-            down=take(f"{_LAYER}.mlp.down_proj.weight", hidden, spec.mlp_width),
-            final_norm=take("norm.weight", hidden),
-            head=take("lm_head.weight", spec.draft_vocab_size, hidden),
-            offsets=take.offsets(spec.draft_vocab_size),
+            attention=head_norms(spec, take) if is_grouped else LatentWeights.taken(spec, take),
+            out=take(f"{PREFIX}.o_proj.weight"),
+            out_bias=take(out_bias) if out_bias in weights else None,
+            mlp_norm=take(f"{_LAYER}.post_attention_layernorm.weight"),
+            gate=take(f"{_LAYER}.mlp.gate_proj.weight"),
+            up=take(f"{_LAYER}.mlp.up_proj.weight"),
+            down=take(f"{_LAYER}.mlp.down_proj.weight"),
+            final_norm=take("norm.weight"),
+            head=take("lm_head.weight"),
+            offsets=take("d2t", (torch.int64,)),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Taker:
-    """Tensors by name, checked, moved and rounded."""
-
-    weights: Mapping[str, torch.Tensor]
-    dtype: torch.dtype
-    device: torch.device
-
-    def __call__(self, name: str, *shape: int) -> torch.Tensor:
-        tensor = self._named(name)
-        check_tensor(name, tensor.contiguous(), shape, (*STORAGE_TYPES, torch.float64))
-        return tensor.to(device=self.device, dtype=self.dtype).contiguous()
-
-    def offsets(self, num_ids: int) -> torch.Tensor:
-        tensor = self._named("d2t")
-        check_tensor("d2t", tensor.contiguous(), (num_ids,), (torch.int64,))
-        return tensor.to(device=self.device).contiguous()
-
-    def _named(self, name: str) -> torch.Tensor:
-        if name not in self.weights:
-            raise ParameterError("weights", "without it", f"a mapping with {name}")
-        return self.weights[name]

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 import torch
 
-from drafter.engine.draft_engine import Bucket, SharedState, cache_readers, split_bucket
+from drafter.engine.draft_engine import SharedState, cache_readers, split_bucket
 from drafter.floors import StepWork, cached_values_per_token, step_work
-from drafter.kernels.draft_steps import DraftSteps
+from drafter.kernels.draft_steps import DraftShape, DraftSteps
 from drafter.kernels.norm_rope import rope_table
 from drafter.kernels.weights import LatentWeights, PackedWeights
 from drafter.spec import DraftSpec
@@ -302,22 +302,23 @@ class WorkSource(NamedTuple):
         """Buffers of a load, filled so that a draft can run."""
         spec, batch = self.state.spec, load.batch_size
         longest = load.context_tokens + self.grid.spare_slots
-        steps = self.state.steps(
-            Bucket(
-                batch_size=batch,
-                num_steps=self.grid.num_steps,
-                topk=load.topk,
-                num_draft_tokens=self.tree_tokens(load.topk),
-                most_accepted=accepted,
-                num_splits=split_bucket(
-                    longest,
-                    batch_size=batch,
-                    num_kv_heads=cache_readers(spec, topk=load.topk),
-                    num_multiprocessors=self.num_multiprocessors,
-                ),
-            ),
+        parts = split_bucket(
+            longest,
+            batch_size=batch,
+            num_kv_heads=cache_readers(spec, topk=load.topk),
+            num_multiprocessors=self.num_multiprocessors,
+        )
+        shape = DraftShape(
+            batch_size=batch,
+            num_steps=self.grid.num_steps,
+            topk=load.topk,
+            num_draft_tokens=self.tree_tokens(load.topk),
+            most_accepted=accepted,
+            capacity=self.state.capacity,
+            num_splits=parts,
             is_programmatic=self.is_programmatic,
         )
+        steps = self.state.steps(shape)
         steps.tokens.random_(spec.target_vocab_size)
         steps.captured.normal_()
         steps.before.fill_(load.context_tokens)
