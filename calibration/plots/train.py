@@ -94,7 +94,7 @@ def _draw_length(axes: Axes, found: Assessment, decision: TrainingDecision) -> N
     """Draw the accept length of the log, its projection, and the speed-up that it is worth."""
     curves, path, depth = found.curves, found.path, decision.num_steps
     if curves is not None:
-        chains = np.cumprod(curves.conditional[:, :depth], axis=1).sum(axis=1)
+        chains = curves.scale * np.cumprod(curves.conditional[:, :depth], axis=1).sum(axis=1)
         lengths = 1.0 + _beyond(found, depth) * chains
         axes.plot(curves.steps, lengths, "o", markersize=2.2, color=INK)
     else:

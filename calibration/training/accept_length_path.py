@@ -117,7 +117,7 @@ def projected_path(
     depth = min(num_steps, trained)
     later = [projection.at(float(step)).accept_lengths(depth) for step in steps[1:]]
     draws = np.stack([projection.now.accept_lengths(depth), *later], axis=1)
-    if num_steps > trained:
+    if num_steps > trained and projection.now.scale == 1.0:  # a printed one has no depths
         curve = ConditionalAccuracy(projection.now.accuracies()).to_full()
         draws = carried_draws(draws, curve, num_steps, rng)
     shared = np.exp(log_sd * spread_normal(len(draws), rng))[:, None]

@@ -49,6 +49,9 @@ class AccuracyCurves:
     num_dropped: int = 0  # records left out: not finite, or nothing got as deep
     # depths that were printed: more than `depths` where the last ones print as zero
     num_printed_depths: int = 0
+    # accept length - 1 over the sum of products: of a printed accept length, which has no depths, it is
+    # what the one value of each point was divided by
+    scale: float = 1.0
 
     @property
     def num_points(self) -> int:
@@ -63,7 +66,7 @@ class AccuracyCurves:
     @property
     def accept_length(self) -> Array:
         """Accept length at each point, bonus token included, shape (points,)."""
-        return np.asarray(1.0 + np.cumprod(self.conditional, axis=1).sum(axis=1))
+        return np.asarray(1.0 + self.scale * np.cumprod(self.conditional, axis=1).sum(axis=1))
 
     def after(self, step: float) -> "AccuracyCurves":
         """Return the curves without the points before a step."""

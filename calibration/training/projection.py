@@ -1,14 +1,16 @@
 """What a run will reach: accuracies and accept length now, at a step and at its end, as draws."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.training.curves import AccuracyCurves, accuracy_curves
+from calibration.training.family_facts import Bonus
 from calibration.training.learning_curve import CurveDraws, draw_curves
+from calibration.training.log_acceptance import last_printed_length
 from calibration.training.offline_acceptance import chained_accept_length
 from calibration.training.records import Kind, Split
 from calibration.training.schedule import Decay, Schedule, read_schedule
@@ -44,6 +46,9 @@ _LATE_DECAY_SHARE: Final = 0.2
 
 _SUM_CELLS: Final = 512
 
+# Most that a printed accept length - 1 may become, over the most that was seen; a judgement.
+_HEADROOM: Final = 2.0
+
 # Steps between the first and the last point over the steps ahead, below which there is no projection;
 # a judgement.
 _LEAST_SEEN: Final = 0.1
@@ -57,7 +62,7 @@ class ProjectionRefused(SpecModelError, ValueError):  # noqa: N818 - a refusal, 
         super().__init__(f"{code}: {reason}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class StepProjection:
     """Accuracies and accept length at one step, as draws."""
 
@@ -65,10 +70,12 @@ class StepProjection:
     # conditional accuracies (marginal ones, of a curve of marginals), without the noise of one
     # measurement
     conditional: Array
+    scale: float = 1.0  # as that of the curves
 
     def accept_lengths(self, num_steps: int | None = None) -> Array:
         """Return accept lengths, bonus token included, cut at a depth; shape (draws,)."""
-        return chained_accept_length(self.conditional, Kind.CONDITIONAL, num_steps)
+        chained = chained_accept_length(self.conditional, Kind.CONDITIONAL, num_steps)
+        return 1.0 + self.scale * (chained - 1.0)
 
     def accept_length(self, num_steps: int | None = None) -> float:
         """Return the median accept length."""
@@ -102,11 +109,11 @@ class Projection:
         known = np.array(self.now.accuracies())
         moved = np.vstack([known, known + np.diag(self.point_error)])
         lengths = chained_accept_length(moved, Kind.CONDITIONAL, num_steps)
-        return float(np.linalg.norm(lengths[1:] - lengths[0]))
+        return float(self.now.scale * np.linalg.norm(lengths[1:] - lengths[0]))
 
     def at(self, step: float) -> StepProjection:
         """Return the draws at a step from the last one on; one draw is one course of the run."""
-        return StepProjection(step=float(step), conditional=self.paths.at([step])[:, 0])
+        return replace(self.now, step=float(step), conditional=self.paths.at([step])[:, 0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +203,7 @@ def project(
     )  # fmt: skip
 
     def there(where: float) -> StepProjection:
-        return StepProjection(step=float(where), conditional=paths.at([where])[:, 0])
+        return StepProjection(float(where), paths.at([where])[:, 0], curves.scale)
 
     now, target = there(last), there(step)
     final = None if end is None else there(max(end, last))
@@ -314,7 +321,36 @@ def curves_of(log: TrainingLog, *, response_length: float | None = None) -> Accu
         curves = _curves(log, series, response_length)
         if curves is not None and curves.num_points >= fewest:
             return curves
-    return None
+    return None if log.depths else _printed_curves(log)
+
+
+def _printed_curves(log: TrainingLog) -> AccuracyCurves | None:
+    """Return the curve of the accept length that a trainer prints where it prints no accuracy by depth."""
+    printed = last_printed_length(log.series)
+    if printed is None or printed.accept_length is None:
+        return None
+    found = []
+    for series in log.series.values():
+        if printed.key in series.reported:
+            values = series.reported[printed.key].values
+            rows = np.flatnonzero(series.finite & np.isfinite(values) & np.isfinite(series.step))
+            added = 0.0 if series.reported[printed.key].bonus is Bonus.NO else 1.0
+            found.append((series, series.step[rows], np.maximum(values[rows] - added, 0.0)))
+    series, steps, lengths = max(found, key=lambda one: min(one[1].size, FEWEST_POINTS))
+    if not steps.size or not lengths.max() > 0.0:
+        return None
+    scale = _HEADROOM * float(lengths.max())
+    rates = _learning_rates(log)
+    curves = accuracy_curves(
+        steps,
+        lengths[:, None] / scale,
+        kind=Kind.MARGINAL,
+        split=series.split,
+        learning_rate=None if rates is None else rates[1],
+        rate_steps=None if rates is None else rates[0],
+        total_steps=log.total_steps,
+    )
+    return replace(curves, scale=scale)
 
 
 def _curves(

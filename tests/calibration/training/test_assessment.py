@@ -134,10 +134,10 @@ def test_accuracies_are_named_by_their_kind() -> None:
     assert assessed(LOGS / "spec_07_wide.log").chained_kind == "conditional"
 
 
-def test_a_log_of_means_says_that_they_are_no_accuracies_by_depth() -> None:
+def test_a_log_of_means_has_no_course_by_depth() -> None:
     found = assessed(LOGS / "automodel.log", depth=3)
     assert found.refused is not None
-    assert "by depth" in found.refused.reason
+    assert "4 usable points" in found.refused.reason  # of its printed accept lengths
     assert found.courses == ()
 
 
@@ -224,3 +224,23 @@ def test_courses_that_miss_the_log_go_through_the_mean_of_both() -> None:
     assert moved.draws[:, 1] - moved.draws[:, 0] == pytest.approx(0.3)
     near = AcceptLength(estimate=Estimate(median=2.1, low=2.1, high=2.1), log_sd=0.0)
     assert path.through(near, 0.1) is path
+
+
+def test_a_run_that_prints_accept_lengths_alone_has_a_course(tmp_path: Path) -> None:
+    def true(step: float) -> float:
+        return 2.8 - 1.2 * math.exp(-step / 800)  # bonus in
+
+    chance = np.random.default_rng(3)
+    lines = [
+        f"epoch=0 step={step} loss=4.0 acc=0.5 lr=1e-04\n"
+        f"  dflash2: base_loss=4.0 accept_len={true(step) + chance.normal(0, 0.02):.3f}\n"
+        for step in range(50, 2001, 50)
+    ]
+    (path := tmp_path / "train.log").write_text("".join(lines))
+    found = assessed(path, depth=7, until=4000)
+    assert found.decision is not None
+    assert found.decision.end is not None
+    now, end = found.decision.now.as_logged, found.decision.end.as_logged
+    for one, expected in ((now, true(2000)), (end, true(4000))):
+        assert one.accept_length.low < expected < one.accept_length.high
+        assert one.accept_length.high - one.accept_length.low < 0.5

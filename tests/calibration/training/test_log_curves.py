@@ -40,9 +40,15 @@ def test_validation_that_is_train_data_is_not_used() -> None:
     assert curves is None or curves.split != "val"
 
 
-@pytest.mark.parametrize("name", ["automodel.log", "spec_val_metrics.json"])
-def test_a_curve_needs_steps_and_accuracies_by_depth(name: str) -> None:
-    assert curves_of(read_training_log(LOGS / name)) is None
+def test_a_curve_needs_steps() -> None:
+    assert curves_of(read_training_log(LOGS / "spec_val_metrics.json")) is None
+
+
+def test_a_printed_accept_length_has_a_curve_where_no_accuracy_has() -> None:
+    curves = curves_of(read_training_log(LOGS / "automodel.log"))
+    assert curves is not None
+    assert curves.steps.tolist() == [20.0, 40.0, 60.0, 80.0]
+    assert curves.accept_length == pytest.approx([1.22, 1.43, 1.58, 1.69])  # train_tau_sim
 
 
 def test_records_without_steps_are_counted() -> None:
