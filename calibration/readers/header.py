@@ -42,6 +42,7 @@ _POSITION = re.compile(
 )
 _RUNS = re.compile(r"(?:runs?|#|mean of|avg of|n ?=)? ?\d+(?: ?/ ?(?:run |#)?\d+)*(?: runs?)?")
 _NUMERAL = re.compile(r"(?<![\w.-])\d+(?![\w.-])")
+_NO_RATES = ("x", "tokens", "tok", "j", "w", "gb", "gib", "mb")
 _NOT_TOKENS = ("req", "token/req", "k", "ktok", "ktokens", "kb", "mb")
 _AROUND_KINDS = (*("baseline", "baseline alone", "negation", "speculative", "filler", "aggregate"),)
 _SHORT = 2  # words of a name that is nothing but a negation
@@ -133,7 +134,7 @@ def role_of(text: str) -> str:
 
 def is_label(written: str) -> bool:
     """Return whether a heading is that of a column that names the runs."""
-    return normalised_name(written) in WORDS["label"]
+    return normalised_name(_GIVEN.sub(" ", plain(written))) in WORDS["label"]
 
 
 def said_of_run(label: str) -> dict[str, Cell]:
@@ -270,7 +271,7 @@ def _meaning(written: str) -> HeaderColumn:
         own = _read_unit(remark, column)
         if own is None:
             return unknown
-        has_unit |= bool(RATE.search(remark) or remark in TIME_UNITS or TIME.search(remark))
+        has_unit |= bool((TIME if is_time else RATE).search(remark))
         factor, scope = (
             (own[0], own[1] or scope) if own[0] != 1.0 or own[1] or is_time else (factor, scope)
         )
@@ -301,6 +302,8 @@ def _read_unit(unit: str, column: Column) -> tuple[float, str] | None:
     if column.name.endswith("_per_s"):
         scope = scope_of(unit)
         if short.startswith("req") or (scope is None and short.count("/") > 1):  # tok/s/node
+            return None
+        if short in TIME_UNITS or short in _NO_RATES:
             return None
         said = scope if scope in {"per_user", "per_gpu"} else ""
         return KILO if short.startswith("k") else 1.0, said

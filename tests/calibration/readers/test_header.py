@@ -131,3 +131,12 @@ def test_a_unit_that_a_column_cannot_have_makes_it_unknown(written: str) -> None
 )
 def test_the_name_of_a_run_says_whether_it_drafts(label: str, role: str) -> None:
     assert role_of(label) == role
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["E2E (s)", "Output (s)", "generation (ms)", "decode (ms)", "throughput (s)", "speed (x)"],
+)
+def test_a_time_or_a_ratio_is_no_rate(written: str) -> None:
+    (column,) = match_header([written])
+    assert column.column is None or not column.column.name.endswith("_per_s")

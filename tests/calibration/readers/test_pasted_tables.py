@@ -58,6 +58,8 @@ DISTRACTORS = {
     "peak tok/s": lambda c: f"{c.uniform(900, 9000):.0f}",
     "GPU util": lambda c: f"{c.randrange(50, 99)}%",
     "tok/s (prefill)": lambda c: f"{c.uniform(900, 9000):.0f}",
+    "E2E (s)": lambda c: f"{c.uniform(1, 20):.2f}",
+    "Latency (ms)": lambda c: f"{c.uniform(900, 9000):.0f}",
     "GSM8K score": lambda c: f"{c.uniform(50, 99):.1f}",
 }
 MISSING = ["", "-", "\N{EN DASH}", "n/a", "N/A", "—"]
