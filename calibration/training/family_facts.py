@@ -7,10 +7,9 @@ a layout leaves open is ``unknown``.
 
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -71,8 +70,7 @@ class Bonus(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FamilyFacts:
+class FamilyFacts(NamedTuple):
     """What a family's numbers mean."""
 
     framework: str  # name of the project
