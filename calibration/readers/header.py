@@ -36,6 +36,7 @@ _GIVEN = re.compile(
 )
 _LLAMA_BENCH = re.compile(r"tg ?(\d{1,7})(?: @ d(\d{1,7}))?")
 _PROMPT_TEST = re.compile(r"pp ?\d{1,7}(?:\+tg\d{1,7})?(?: @ d\d{1,7})?")
+_PERCENT = re.compile(r"(?<![(\[])%$")
 _NUMBERED = re.compile(r"(?<![a-z0-9])(mtp|eagle|nextn)_?\d{1,2}(?![a-z0-9])")
 _POSITION = re.compile(
     r"(?:(?:acc|accept|acceptance|acceptance_rate|accept_rate)[_/@]*)?(?:at_)?(?:pos|position|p|\u4f4d\u7f6e)_?(\d{1,2})"
@@ -219,7 +220,7 @@ def _meaning(written: str) -> HeaderColumn:
     text = plain(written)
     given = _given(text)
     unknown = HeaderColumn(index=0, written=written.strip(), column=None, given=given)
-    text = _GIVEN.sub(" ", text)
+    text = _PERCENT.sub(" (%)", _GIVEN.sub(" ", text))
     name = normalised_name(text)
     remarks = [_BLANKS.sub("_", one.strip()).casefold() for one in _BRACKETS.findall(text)]
     remarks = [one for one in remarks if one]

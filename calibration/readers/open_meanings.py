@@ -83,6 +83,8 @@ def possible(name: str, rows: Iterable[Mapping[str, Cell]]) -> tuple[Meaning, ..
     left = MEANINGS[name]
     for cells in rows:
         value, stated = cells.get(name), number(cells, "accept_length")
+        if name == "acceptance_rate" and isinstance(value, float) and value > 1:
+            return ()
         if value is None or number(cells, "num_steps") == 0:
             continue
         longest = longest_accept_length(cells)
@@ -103,6 +105,11 @@ def meant(meanings: tuple[Meaning, ...], name: str, cells: Mapping[str, Cell]) -
     """Return the accept length that a column gives a row; where it is open, the question."""
     value = cells[name]
     given = {one: _given(one, value, cells) for one in meanings}
+    if not given and name == "acceptance_rate" and isinstance(value, float) and value > 1:
+        return (
+            "is above 1, so no rate: call it accept_length where the bonus token is counted, "
+            "drafts_per_round where it is not, or write a percent sign"
+        )
     if not given:
         return "fits no meaning that is known: check it, or give accept_length"
     if len(given) == 1:

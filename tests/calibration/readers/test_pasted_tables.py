@@ -676,3 +676,13 @@ def test_less_time_is_no_speed_up_of_that_much() -> None:
 )
 def test_a_cell_that_is_no_number_is_not_read_as_one(cell: str) -> None:
     question(table("| k | tok/s | tau |", f"| 3 | {cell} | 2.4 |", f"| 3 | 90 | {cell} |"))
+
+
+def test_a_rate_above_one_is_asked_about_as_a_length() -> None:
+    text = table("| k | accept | tok/s |", "| 3 | 2.31 | 90 |")
+    assert "is above 1, so no rate" in question(text)
+
+
+def test_a_percent_sign_in_the_heading_is_its_unit() -> None:
+    found = reading(table("| k | accepted per drafted % | tok/s |", "| 3 | 60 | 90 |"))
+    assert found.rows[0].cells["accept_length"] == pytest.approx(1 + 3 * 0.6)
