@@ -30,15 +30,20 @@ from calibration.points.reading import read_points
 from calibration.points.systems import systems
 from calibration.points.table import Points, numbers, texts
 from calibration.points.unsound import assess_soundness
+from calibration.predict.points import predict_rows
+from specmodel.calibration import Calibration
 from specmodel.cost import UNKNOWN_DEPTH_NUM_STEPS
+from specmodel.effects import NEW
 from specmodel.errors import FitError, ParameterError
-from specmodel.posterior import NEW, Posterior, Rows
+from specmodel.posterior import Posterior, Rows
 from specmodel.prior import Prior, load_prior
 from specmodel.speedup import textbook_speedup
 from specmodel.statistics import student_t_quantile
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+
+_ROWS_ONLY_PARTS = 8  # of a split that are also predicted as a user would
 
 FEW_ROWS = (0, 1, 2, 5)
 SPLITS = ("workload", "config", "row", "few", "load", "fitted")
@@ -173,11 +178,14 @@ def evaluated_systems(points: Points) -> tuple[list[EvaluatedSystem], tuple[str,
         rows = system_rows(frame)
         if len(rows.rows):
             target = texts(frame, "target_model")[0]
-            prior = load_prior(
-                experts_known=rows.experts_known,
-                engine=texts(frame, "engine")[0],
-                without_target=target,
-            )
+            known, engine = rows.experts_known, texts(frame, "engine")[0]
+            everyone = load_prior(experts_known=known, engine=engine)
+            prior = load_prior(experts_known=known, engine=engine, without_target=target)
+            if prior.name == everyone.name:
+                set_aside.append(
+                    f"nothing of the prior for {system.label}: no system of "
+                    f"{target or 'a target model without a name'} taught it"
+                )
             found.append(
                 EvaluatedSystem(name=system.label, target_model=target, rows=rows, prior=prior)
             )
@@ -229,7 +237,7 @@ def _splits(names: Iterable[str], num_rows: int | None, draws: int, seed: int) -
     return [split for name in wanted for split in table[name]]
 
 
-def _seen_only(rows: Rows, seen: Mask) -> Rows:
+def seen_only(rows: Rows, seen: Mask) -> Rows:
     """Rows with effects renumbered to those that the seen rows hold; the others are new."""
 
     def renumbered(index: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -245,10 +253,11 @@ def _predict_split(system: EvaluatedSystem, split: Split) -> Predictions | None:
     """Predict every test row of a split; None where the split does not apply."""
     rows, truth = system.rows.rows, system.rows.log_speedup
     parts: list[tuple[Array, Mask, Array, Array, Array]] = []
+    as_a_user: list[tuple[Array, Mask]] = []
     predicted = np.full(len(rows), np.nan)
     regrets = []
     for seen, tested in split.parts(system.rows):
-        known = _seen_only(rows, seen)
+        known = seen_only(rows, seen)
         posterior = Posterior.from_prior(system.prior)
         if seen.any():
             posterior = fit_rows(
@@ -256,6 +265,7 @@ def _predict_split(system: EvaluatedSystem, split: Split) -> Predictions | None:
                 truth[seen],
                 system.prior,
                 spread_log_sd=system.rows.spread_log_sd[seen],
+                curve=system.rows.curve,
             ).posterior
         answer = posterior.predict(known.take(tested))
         width = student_t_quantile((1 + CENTRAL) / 2, answer.degrees_of_freedom) * answer.log_sd
@@ -269,6 +279,8 @@ def _predict_split(system: EvaluatedSystem, split: Split) -> Predictions | None:
                 _textbook_error(system.rows, seen, tested),
             )
         )
+        if len(as_a_user) < _ROWS_ONLY_PARTS:
+            as_a_user.append(_rows_only(system, seen, tested))
         predicted[tested] = answer.location
         if split.drawn:
             regrets.append(_regret(system.rows, np.where(tested, predicted, truth)))
@@ -286,7 +298,47 @@ def _predict_split(system: EvaluatedSystem, split: Split) -> Predictions | None:
         constant_error=constant,
         textbook_error=textbook,
         regret=float(np.mean(regrets)),
+        rows_only_error=np.concatenate([error for error, _ in as_a_user]),
+        rows_only_covered=np.concatenate([covered for _, covered in as_a_user]),
     )
+
+
+def _rows_only(system: EvaluatedSystem, seen: Mask, tested: Mask) -> tuple[Array, Mask]:
+    """Errors, and which are covered, of what a user gets: the seen rows fitted, the others asked for.
+
+    No baseline is known but those of the seen rows and each row's own, and the answers are those of
+    `specmodel predict --points`.
+    """
+    frame = system.rows.as_measured
+    known = system_rows(frame.loc[seen])
+    posterior = Posterior.from_prior(system.prior)
+    if seen.any():
+        posterior = fit_rows(
+            known.rows,
+            known.log_speedup,
+            system.prior,
+            spread_log_sd=known.spread_log_sd,
+            curve=known.curve,
+        ).posterior
+    experts = [numbers(frame, name)[0] for name in ("num_experts", "experts_per_token")]
+    calibration = Calibration(
+        prior=system.prior,
+        posterior=posterior,
+        configurations=known.configurations,
+        runs=known.runs,
+        baselines=known.baselines,
+        curve=known.curve,
+        num_experts=float(experts[0]),
+        experts_per_token=float(experts[1]),
+        num_points=int(seen.sum()),
+    )
+    asked = frame.loc[tested]
+    measured = numbers(asked, "output_tokens_per_s")
+    found = [one.output_tokens_per_s for one in predict_rows(calibration, asked)]
+    median, low, high = np.array(
+        [(np.nan,) * 3 if one is None else (one.median, one.low, one.high) for one in found]
+    ).T
+    return median / measured - 1.0, (low <= measured) & (measured <= high)
 
 
 def _constant_error(rows: SystemRows, seen: Mask, tested: Mask) -> Array:

@@ -122,6 +122,9 @@ class Predictions:
     constant_error: Array
     textbook_error: Array
     regret: float
+    # the same of some rows, by a user who has no baselines but those of the seen rows and the row's own
+    rows_only_error: Array
+    rows_only_covered: Mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +143,8 @@ class Score:
     constant_mape: float
     textbook_mape: float
     regret: float
+    rows_only_mape: float
+    rows_only_coverage: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +162,8 @@ class Overall:
     coverage: float
     coverage_low: float
     coverage_high: float
+    rows_only_mape: float
+    rows_only_coverage: float
 
 
 def _mean_absolute(error: Array) -> float:
@@ -181,6 +188,8 @@ def score_of(system: str, split: str, found: Predictions) -> Score:
         constant_mape=_mean_absolute(found.constant_error),
         textbook_mape=_mean_absolute(found.textbook_error),
         regret=found.regret,
+        rows_only_mape=_mean_absolute(found.rows_only_error),
+        rows_only_coverage=_finite_mean(found.rows_only_covered.astype(np.float64).tolist()),
     )
 
 
@@ -214,6 +223,8 @@ def overall_of(
         coverage=float(inside.sum() / total.sum()),
         coverage_low=low,
         coverage_high=high,
+        rows_only_mape=_finite_mean([score.rows_only_mape for score in scores]),
+        rows_only_coverage=_finite_mean([score.rows_only_coverage for score in scores]),
     )
 
 

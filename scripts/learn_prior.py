@@ -15,6 +15,7 @@ import numpy as np
 from calibration.fit.prior_learning import (
     LearningSystem,
     PublicSystem,
+    for_other_rigs,
     learn_prior,
     learning_targets,
     public_systems,
@@ -41,6 +42,7 @@ def as_learned(system: PublicSystem, *, experts_known: bool) -> LearningSystem:
         target_model=system.target_model,
         rows=rows.rows,
         log_speedup=rows.log_speedup,
+        curve=rows.curve,
     )
 
 
@@ -73,12 +75,15 @@ def main() -> None:
             for target in targets:
                 others = [one for one in members if target_key(one.target_model) != target]
                 if len(others) < len(members):
-                    without[target] = as_written(learn(others))
-            priors[kind][family] = {"all": as_written(everyone), "without": without}
+                    without[target] = as_written(for_other_rigs(learn(others), family))
+            priors[kind][family] = {
+                "all": as_written(for_other_rigs(everyone, family)),
+                "without": without,
+            }
             print(f"{kind}, {family}: {len(members)} systems, {len(without)} targets left out")
             for name, value in everyone.median.items():
                 print(f"  {name:22s} {value:.3f}")
-    record = {"schema_version": 2, "constants": list(NAMES), "priors": priors}
+    record = {"schema_version": 3, "constants": list(NAMES), "priors": priors}
     write_text_atomically(TARGET, json.dumps(record, indent=1) + "\n")
     print(f"wrote {TARGET.name}")
 

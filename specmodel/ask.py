@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from specmodel.cost.growth import SAME_CONTEXT_OCTAVES, context_octaves
 from specmodel.errors import ParameterError, UnknownKeyError, UsageError
 from specmodel.question import BOUNDS, AcceptLength, Configuration, Question
 
@@ -83,6 +84,8 @@ def configurations(system: "Calibration", ask: Ask) -> list[Configuration]:
         batch = _single(system, "batch_size")
     if context is None:
         context = _single(system, "context_tokens")
+    else:
+        context = _measured_context(system, context)
     # Verified tokens are those given, those of the same depth and topk in the points, else a chain's.
     given, counted, found = ask.num_draft_tokens, points_depth(system, ask), []
     for depth in depths:
@@ -108,6 +111,14 @@ def configurations(system: "Calibration", ask: Ask) -> list[Configuration]:
         for one in found:
             _check_verified_tokens(system, one)
     return found
+
+
+def _measured_context(system: "Calibration", context: float) -> float:
+    """The context of a measured load, where the asked one is the same load; else as asked."""
+    known = [one.context_tokens for one in system.configurations if one.context_tokens is not None]
+    away = {one: abs(context_octaves(one) - context_octaves(context)) for one in known}
+    nearest = min(known, key=lambda one: away[one], default=None)
+    return nearest if nearest is not None and away[nearest] <= SAME_CONTEXT_OCTAVES else context
 
 
 def _single(system: "Calibration", name: str) -> float | None:

@@ -75,14 +75,14 @@ class Baselines:
         """One numeric field of all entries."""
         return np.array([getattr(entry, name) for entry in self.entries], dtype=np.float64)
 
-    def curve(self) -> BatchCurve | None:
+    def curve(self, experts: tuple[float, float] = (np.nan, np.nan)) -> BatchCurve | None:
         """The batch curve; None where fewer than two batches have a step time."""
         batch, time_s = self.column("batch_size"), self.column("step_time_s")
         usable = np.isfinite(batch) & np.isfinite(time_s)
         if np.unique(batch[usable]).size < 2:
             return None
         return BatchCurve.from_points(
-            batch[usable], self.column("context_tokens")[usable], time_s[usable]
+            batch[usable], self.column("context_tokens")[usable], time_s[usable], experts
         )
 
     def deficit(

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -27,8 +27,9 @@ from specmodel.version import __version__
 
 Array = NDArray[np.float64]
 
-SCHEMA_VERSION = 2
-"""Version of the calibration file. 1: an own layout; 2: a record as `specmodel.records` writes it."""
+SCHEMA_VERSION = 3
+"""Version of the calibration file. 1: an own layout; 2: a record as `specmodel.records` writes it; 3: effects
+know where they were measured, so that other loads have a part in them."""
 
 _FILE = CheckedJson(
     name="calibration",
@@ -238,10 +239,15 @@ class Calibration:
 
                 record = from_schema_1(record)
             record.pop("constants", None)
-            return from_record(cls, record)
+            found = from_record(cls, record)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             message = f"not a sound calibration ({type(error).__name__}: {error}); {_FILE.again}"
             raise FormatError(path, message, code="edited") from None
+        if version == SCHEMA_VERSION:
+            return found
+        # Nothing was known of effects over loads: what is believed of them widens other loads.
+        believed = load_prior(experts_known=False).noise
+        return replace(found, posterior=replace(found.posterior, noise=believed))
 
     def predict(
         self,

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from specmodel.constants import NAMES, NUM_CONSTANTS, to_natural
 from specmodel.cost import round_cost
 from specmodel.errors import ParameterError
-from specmodel.posterior import NEW, Posterior, Rows
+from specmodel.posterior import Posterior, Rows
 from specmodel.speedup import non_decode_share_from_baselines
 
 Array = NDArray[np.float64]
@@ -76,7 +76,7 @@ def choose_depth(
     >>> rows = Rows(
     ...     terms=round_terms(num_steps=[0, 2, 3, 4]), accept_length=np.array([1, 2.10, 2.29, 2.39]),
     ...     baseline_deficit=np.zeros(4), measured_share=np.full(4, np.nan),
-    ...     configuration=np.full(4, NEW), run=np.full(4, NEW),
+    ...     configuration=np.full(4, -1), run=np.full(4, -1),
     ... )
     >>> choose_depth(posterior, rows, rng=np.random.default_rng(0)).best_num_steps
     3
@@ -166,48 +166,47 @@ def draw_rounds(
     .. math:: x = \mu + \sqrt{\nu/\chi^2_\nu}\, C^{1/2} z
 
     Constants and effects that the points hold are drawn from their joint normal. Configurations that are new
-    get an effect of their own; new runs share one among chains and one among trees, as in the fit. The error
-    of a batch curve read away from its points is one for all rows, larger where it was carried further.
+    get what their neighbours say and an effect of their own; new runs share one among chains and one among
+    trees, as in the fit. What nobody measured of the growth of a step is one error for all rows.
     """
     count = len(rows)
     if num_draws < 1:
         raise ParameterError("num_draws", num_draws, "at least 1")
     if count == 0:
         raise ParameterError("rows", "none", "at least one row")
-    drawn, configuration_effect, run_effect = _learned(posterior, rows, num_draws, rng)
-    noise, freedom = posterior.noise, posterior.degrees_of_freedom
-    level = posterior.effect_scale * np.sqrt(freedom / rng.chisquare(freedom, (num_draws, 1)))
-    new = np.where(rows.configuration == NEW, noise.configuration_log_sd, 0.0)
-    configuration_effect += level * new * rng.standard_normal((num_draws, count))
-    chain_or_tree = rng.standard_normal((num_draws, 2))
-    of_kind = chain_or_tree[:, (rows.terms.tree > 0).astype(np.intp)]
-    run_effect += level * np.where(rows.run == NEW, noise.run_log_sd, 0.0) * of_kind
-    away = np.where(rows.configuration == NEW, rows.terms.carried, 0.0)
-    carried = away * rng.standard_normal((num_draws, 1))
+    freedom, split = posterior.degrees_of_freedom, NUM_CONSTANTS + posterior.num_configurations
+    level = np.sqrt(freedom / rng.chisquare(freedom, (num_draws, 1)))
+    effects = posterior.effects(rows)
+    weights = np.hstack([effects.by_configuration, effects.by_run])
+    touched = np.flatnonzero(np.any(weights != 0.0, axis=0))
+    used = np.concatenate([np.arange(NUM_CONSTANTS), NUM_CONSTANTS + touched])
+    root = covariance_root(posterior.covariance[np.ix_(used, used)])
+    drawn = posterior.mean[used] + rng.standard_normal((num_draws, used.size)) @ root.T
+    of_cost = used[NUM_CONSTANTS:] < split
+    known = drawn[:, NUM_CONSTANTS:]
+    configuration_effect = known[:, of_cost] @ weights[:, touched[of_cost]].T
+    run_effect = known[:, ~of_cost] @ weights[:, touched[~of_cost]].T
+    for effect, left in (
+        (configuration_effect, effects.cost_covariance),
+        (run_effect, effects.run_covariance),
+    ):
+        if np.any(left):
+            alone = rng.standard_normal((num_draws, count)) @ covariance_root(left).T
+            np.add(effect, level * alone, out=effect)
+    drawn = drawn[:, :NUM_CONSTANTS]
     constants = to_natural(drawn)[:, None, :]
     modelled = non_decode_share_from_baselines(
         constants[..., _SHARE], constants[..., _BASELINE], rows.baseline_deficit
     )
     known = np.isfinite(rows.measured_share)
     return RoundDraws(
-        round_cost=round_cost(constants, rows.terms) * np.exp(configuration_effect + carried),
+        round_cost=round_cost(constants, rows.terms) * np.exp(configuration_effect),
         non_decode_share=np.where(known, rows.measured_share, modelled),
         run_effect=run_effect,
     )
 
 
-def _learned(
-    posterior: Posterior, rows: Rows, num_draws: int, rng: np.random.Generator
-) -> tuple[Array, Array, Array]:
-    """Draws of the constants (internal) and of each row's effects, 0 where the effect is new."""
-    first_run = NUM_CONSTANTS + posterior.num_configurations
-    starts = ((rows.configuration, NUM_CONSTANTS), (rows.run, first_run))
-    columns = np.stack([np.where(index == NEW, NEW, first + index) for index, first in starts])
-    used = np.concatenate([np.arange(NUM_CONSTANTS), np.unique(columns[columns != NEW])])
-    covariance = posterior.covariance[np.ix_(used, used)]
+def covariance_root(covariance: Array) -> Array:
+    """Matrix L with L L^T a covariance, also where it is singular."""
     variance, direction = np.linalg.eigh(0.5 * (covariance + covariance.T))
-    root = direction * np.sqrt(np.maximum(variance, 0.0))
-    drawn = posterior.mean[used] + rng.standard_normal((num_draws, used.size)) @ root.T
-    padded = np.concatenate([drawn, np.zeros((num_draws, 1))], axis=1)  # the last stands for NEW
-    at = np.where(columns == NEW, used.size, np.searchsorted(used, columns))
-    return drawn[:, :NUM_CONSTANTS], padded[:, at[0]], padded[:, at[1]]
+    return np.asarray(direction * np.sqrt(np.maximum(variance, 0.0)))

@@ -1,13 +1,22 @@
 """Posterior of a system's constants and effects, jointly normal, and its predictive distribution."""
 
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specmodel.constants import NAMES, NUM_CONSTANTS, slope, to_natural
 from specmodel.cost import RoundTerms, round_cost
+from specmodel.effects import (
+    NEW,
+    Runs,
+    Seen,
+    configuration_covariance,
+    prior_covariances,
+    run_covariance,
+)
 from specmodel.errors import ParameterError
 from specmodel.prior import Noise, Prior
 from specmodel.speedup import LinearSpeedup, log_speedup_gradient, non_decode_share_from_baselines
@@ -17,9 +26,6 @@ Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 _SHARE, _BASELINE = NAMES.index("non_decode_share"), NAMES.index("baseline_share")
-
-NEW = -1
-"""Index of a configuration or run that the points do not hold."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,6 +40,8 @@ class Rows:
     # index into the effects of configurations and of runs; `NEW` for one not seen
     configuration: Index
     run: Index
+    # which workload of the system; where it is not said, each run is one of its own
+    workload: Index | None = None
 
     def __len__(self) -> int:
         return int(self.accept_length.size)
@@ -58,10 +66,29 @@ class Rows:
 
     def take(self, rows: NDArray[np.bool_] | Index) -> "Rows":
         """Some of the rows."""
-        return Rows(
-            terms=self.terms.take(rows),
-            **{one.name: getattr(self, one.name)[rows] for one in fields(self)[1:]},
+        kept: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)[1:]}
+        given = {name: each[rows] for name, each in kept.items() if each is not None}
+        return Rows(terms=self.terms.take(rows), **given)
+
+    @property
+    def runs(self) -> Runs:
+        """The run of each row."""
+        return Runs(
+            workload=self.run if self.workload is None else self.workload,
+            tree=self.terms.tree,
+            log_batch=self.terms.log_batch,
+            context=self.terms.context,
         )
+
+
+BATCH_LOG_SD = 0.15
+"""Log-sd of the round cost one octave of batch away, growing as the square root of the octaves, where there
+is no batch curve: the rms change between batches of one configuration in the packaged systems. [-]"""
+
+PRIOR_BATCHES = np.array([1.0, 8.0])
+"""Batches of most systems that taught the priors. [requests]"""
+
+_TOGETHER = 32  # rows whose variance is computed at once
 
 
 class LogSpeedup(NamedTuple):
@@ -105,6 +132,8 @@ class Posterior:
     degrees_of_freedom: float  # of the noise, [-]
     # of the constants before the points; normal, so it does not make tails heavy
     prior_covariance: Array
+    # where the effects were measured; without it each stands for itself
+    seen: Seen | None = None
 
     def __post_init__(self) -> None:
         for name in ("noise_scale", "effect_scale", "degrees_of_freedom"):
@@ -137,11 +166,61 @@ class Posterior:
         """Medians of the constants in natural units."""
         return to_natural(self.mean[:NUM_CONSTANTS])
 
-    def effects(self, rows: Rows) -> tuple[Array, Array]:
-        """Effect of each row's configuration on ln R and of its run on ln S; 0 for new ones."""
-        first_run = NUM_CONSTANTS + self.num_configurations
-        of_cost = np.append(self.mean[NUM_CONSTANTS:first_run], 0.0)[rows.configuration]
-        return of_cost, np.append(self.mean[first_run:], 0.0)[rows.run]
+    @cached_property
+    def _precisions(self) -> tuple[Array, Array]:
+        """Inverse prior covariances of the effects where they were measured."""
+        if self.seen is None:
+            return np.zeros((0, 0)), np.zeros((0, 0))
+        scale = self.effect_scale**2
+        cost, run = prior_covariances(self.seen, self.noise, scale, self.constants)
+        return np.asarray(np.linalg.inv(cost)), np.asarray(np.linalg.inv(run))
+
+    def _octaves_away(self, asked: RoundTerms) -> Array:
+        """Octaves to the nearest batch that rounds were measured at, where no batch curve tells how they grow."""
+        if self.seen is not None and self.seen.curve is not None:
+            return np.zeros(len(asked))
+        known = np.log2(PRIOR_BATCHES) if self.seen is None else self.seen.terms.log_batch
+        return np.asarray(np.min(np.abs(asked.log_batch[:, None] - known), axis=1))
+
+    def effects(self, rows: Rows) -> "EffectsOfRows":
+        """What the measured effects say of those of rows, and the covariance that they leave.
+
+        A configuration or run that was measured has its own; a new one what lies between its neighbours.
+        """
+        count, noise, scale = len(rows), self.noise, self.effect_scale**2
+        constants, terms = self.constants, rows.terms
+        curve = None if self.seen is None else self.seen.curve
+        each, new_cost, new_run = np.arange(count), rows.configuration == NEW, rows.run == NEW
+        by_cost = np.zeros((count, self.num_configurations))
+        num_runs = self.mean.size - NUM_CONSTANTS - self.num_configurations
+        by_run = np.zeros((count, num_runs))
+        by_cost[each[~new_cost], rows.configuration[~new_cost]] = 1.0
+        by_run[each[~new_run], rows.run[~new_run]] = 1.0
+        of_cost, of_run = np.zeros((count, count)), np.zeros((count, count))
+        if new_cost.any():
+            asked = terms.take(new_cost)
+            left = configuration_covariance(asked, asked, noise, scale, constants, curve)
+            left[np.diag_indices_from(left)] += scale * noise.configuration_log_sd**2
+            away = np.sqrt(self._octaves_away(asked))
+            left += (noise.growth_share * BATCH_LOG_SD) ** 2 * away[:, None] * away
+            if self.seen is not None:
+                across = configuration_covariance(
+                    asked, self.seen.terms, noise, scale, constants, curve
+                )
+                by_cost[new_cost] = across @ self._precisions[0]
+                left -= by_cost[new_cost] @ across.T
+            of_cost[np.ix_(new_cost, new_cost)] = left
+        if new_run.any():
+            runs = rows.runs.take(new_run)
+            left = run_covariance(runs, runs, noise, scale)
+            # What an unknown run has alone is shared by all chains, and by all trees.
+            left += scale * noise.run_log_sd**2 * (runs.tree[:, None] == runs.tree)
+            if self.seen is not None:
+                across = run_covariance(runs, self.seen.runs, noise, scale)
+                by_run[new_run] = across @ self._precisions[1]
+                left -= by_run[new_run] @ across.T
+            of_run[np.ix_(new_run, new_run)] = left
+        return EffectsOfRows(by_cost, by_run, of_cost, of_run)
 
     def predict(self, rows: Rows, *, accept_log_sd: Array | float = 0.0) -> LogSpeedup:
         r"""Predictive distribution of the speed-up of a new measurement of each row.
@@ -154,12 +233,19 @@ class Posterior:
             constants, rows.terms, rows.accept_length, rows.baseline_deficit, rows.measured_share
         )
         decode, gradient = found.by_accept_length, found.gradient * by_natural
-        of_cost, of_run = self.effects(rows)
         noise, scale = self.noise, self.effect_scale**2
-        learned = self._variance(rows, gradient, -decode, 1.0)
-        new = rows.configuration == NEW
-        new_cost = np.where(new, scale * noise.configuration_log_sd**2 + rows.terms.carried**2, 0.0)
-        new_run = np.where(rows.run == NEW, scale * noise.run_log_sd**2, 0.0)
+        effects = self.effects(rows)
+        first_run = NUM_CONSTANTS + self.num_configurations
+        of_cost = effects.by_configuration @ self.mean[NUM_CONSTANTS:first_run]
+        of_run = effects.by_run @ self.mean[first_run:]
+        new_cost, new_run = (
+            np.maximum(np.diag(left), 0.0)
+            for left in (effects.cost_covariance, effects.run_covariance)
+        )
+        of_speedup = np.concatenate(
+            [gradient, -decode[:, None] * effects.by_configuration, effects.by_run], axis=1
+        )
+        learned = self._variance(of_speedup)
         drawn = (
             (self.noise_scale * noise.row_log_sd) ** 2
             + new_cost * decode**2
@@ -169,45 +255,45 @@ class Posterior:
         # What remains of the prior is normal; what the points taught is as uncertain as their noise.
         # A variance v learned against a prior variance w keeps the share v/w of the prior.
         before = np.einsum("ij,ij->i", gradient @ self.prior_covariance, gradient)
-        effects = scale * (
-            np.where(new, 0.0, (noise.configuration_log_sd * decode) ** 2)
-            + np.where(rows.run == NEW, 0.0, noise.run_log_sd**2)
-        )
-        normal = np.minimum(learned, learned**2 * before / (before + effects) ** 2)
+        cost_variance, run_variance = noise.effect_variances
+        told = np.maximum(scale * cost_variance - new_cost, 0.0) * decode**2
+        told += np.maximum(scale * run_variance - new_run, 0.0)
+        normal = np.minimum(learned, learned**2 * before / (before + told) ** 2)
         # Welch and Satterthwaite: a normal part, and a part of few degrees of freedom.
         total = learned + drawn
         freedom = self.degrees_of_freedom * (total / np.maximum(total - normal, 1e-300)) ** 2
         by_log_cost = found.cost_gradient * by_natural / found.round_cost[:, None]
+        of_round = np.concatenate(
+            [by_log_cost, effects.by_configuration, np.zeros_like(effects.by_run)], axis=1
+        )
+        share, ratio = found.non_decode_share, found.round_cost / rows.accept_length
         return LogSpeedup(
-            location=found.log_speedup - decode * of_cost + of_run,
+            location=of_run - np.log(share + (1.0 - share) * ratio * np.exp(of_cost)),
             log_sd=np.sqrt(total),
             degrees_of_freedom=freedom,
             by_accept_length=decode,
-            non_decode_share=found.non_decode_share,
+            non_decode_share=share,
             log_round_cost=np.log(found.round_cost) + of_cost,
-            round_cost_log_sd=np.sqrt(self._variance(rows, by_log_cost, 1.0, 0.0) + new_cost),
+            round_cost_log_sd=np.sqrt(self._variance(of_round) + new_cost),
             run_effect=of_run,
             by_constant=gradient,
         )
 
-    def _variance(
-        self, rows: Rows, gradient: Array, by_configuration: Array | float, by_run: float
-    ) -> Array:
-        """J C J^T, where each row touches the constants and at most two effects."""
-        covariance, first_run = self.covariance, NUM_CONSTANTS + self.num_configurations
-        shared = covariance[:NUM_CONSTANTS, :NUM_CONSTANTS]
-        variance: Array = np.einsum("ij,ij->i", gradient @ shared, gradient)
-        if covariance.shape[0] == NUM_CONSTANTS:
-            return variance
-        seen_configuration, seen_run = rows.configuration != NEW, rows.run != NEW
-        at_configuration = NUM_CONSTANTS + np.where(seen_configuration, rows.configuration, 0)
-        at_run = np.where(seen_run, first_run + rows.run, NUM_CONSTANTS)
-        of_cost = np.where(seen_configuration, by_configuration, 0.0)
-        of_run = np.where(seen_run, by_run, 0.0)
-        cross = covariance[:, :NUM_CONSTANTS]
-        variance += of_cost**2 * covariance[at_configuration, at_configuration]
-        variance += of_run**2 * covariance[at_run, at_run]
-        variance += 2 * of_cost * of_run * covariance[at_configuration, at_run]
-        variance += 2 * of_cost * np.einsum("ij,ij->i", gradient, cross[at_configuration])
-        variance += 2 * of_run * np.einsum("ij,ij->i", gradient, cross[at_run])
-        return np.asarray(np.maximum(variance, 0.0))
+    def _variance(self, jacobian: Array) -> Array:
+        """J C J^T of each row; a measured one touches the constants and two effects."""
+        found = []
+        for start in range(0, len(jacobian), _TOGETHER):
+            rows = jacobian[start : start + _TOGETHER]
+            touched = np.flatnonzero(np.any(rows != 0.0, axis=0))
+            used, covariance = rows[:, touched], self.covariance[np.ix_(touched, touched)]
+            found.append(np.einsum("ij,ij->i", used @ covariance, used))
+        return np.asarray(np.maximum(np.concatenate([np.empty(0), *found]), 0.0))
+
+
+class EffectsOfRows(NamedTuple):
+    """Effects of rows as weights on measured ones, and the covariance that is left of new ones."""
+
+    by_configuration: Array
+    by_run: Array
+    cost_covariance: Array
+    run_covariance: Array

@@ -14,8 +14,9 @@ from specmodel.cost import (
     round_cost_parts,
     round_terms,
 )
+from specmodel.effects import NEW, workload_numbers
 from specmodel.errors import ImpossibleAnswerError
-from specmodel.posterior import NEW, Rows
+from specmodel.posterior import Rows
 from specmodel.question import Configuration, Estimate, Question, Run, estimate_json
 from specmodel.speedup import accept_length_for_speedup
 from specmodel.statistics import NORMAL_95, student_t_cdf
@@ -37,13 +38,6 @@ _UNSOUND_POINTS = (
 
 SAME_BASELINE = 0.01
 """Relative difference up to which baselines at one load count as the same. [-]"""
-
-BATCH_LOG_SD = 0.15
-"""Log-sd of the round cost one octave of batch away, growing as the square root of the octaves: the rms
-change between batches of one configuration in the packaged systems. [-]"""
-
-PRIOR_BATCHES = (1.0, 8.0)
-"""Batches of most systems that taught the priors. [requests]"""
 
 
 class BreakdownTerm(NamedTuple):
@@ -449,14 +443,16 @@ def question_rows(system: "Calibration", questions: Sequence[Question]) -> Rows:
         else None
         for question in questions
     ]
-    carried = np.hypot(terms.carried, _carried_over_batches(system, batch))
+    workloads = workload_numbers(system.runs)
+    named = [NEW if one is None else workloads.get(one.workload, NEW) for one in runs]
     return Rows(
-        terms=replace(terms, carried=carried),
+        terms=terms,
         accept_length=np.array([one.accept_length.estimate.median for one in questions]),
         baseline_deficit=system.baselines.deficit(rates, batch, context),
         measured_share=shares,
         configuration=np.array([seen.get(one, NEW) for one in configurations], dtype=np.intp),
         run=np.array([NEW if one is None else ran.get(one, NEW) for one in runs], dtype=np.intp),
+        workload=np.array(named, dtype=np.intp),
     )
 
 
@@ -482,19 +478,6 @@ def counted(system: "Calibration", question: Question) -> Configuration:
         num_steps=UNKNOWN_DEPTH_NUM_STEPS * one.num_steps / taken,
         num_draft_tokens=None if chain else one.num_draft_tokens,
     )
-
-
-def _carried_over_batches(system: "Calibration", batch: Array) -> Array:
-    """Log-sd of the round cost at batches that no point has, where there is no batch curve."""
-    curve = system.curve
-    if curve is not None and curve.num_batches > 1:
-        return np.zeros(batch.shape)
-    stated = {one.batch_size for one in system.configurations} - {None}
-    known = np.array(sorted(value for value in stated if value) or PRIOR_BATCHES)
-    if system.num_points and not stated:
-        return np.zeros(batch.shape)  # the points do not say their batch, so none is another one
-    octaves = np.abs(np.log2(np.nan_to_num(batch, nan=known[0])) - np.log2(known)[:, None])
-    return np.asarray(BATCH_LOG_SD * np.sqrt(octaves.min(axis=0)))
 
 
 def baseline_of(system: "Calibration", question: Question) -> tuple[float | None, float]:

@@ -44,6 +44,21 @@ class Noise:
     run_log_sd: float
     # how sure these are for a new system; intervals are Student-t with at least as many, [-]
     degrees_of_freedom: float
+    # what near loads have in common (`specmodel.effects`), on ln R: over batch, over verified
+    # rows, over depth, of all trees; and on ln S what a workload has at near loads, [-]
+    load_log_sd: float = 0.0
+    rows_log_sd: float = 0.0
+    depth_log_sd: float = 0.0
+    tree_log_sd: float = 0.0
+    workload_log_sd: float = 0.0
+    # how much of the uncertainty of the growth of a step with batch is in a round cost, [-]
+    growth_share: float = 0.0
+
+    @property
+    def effect_variances(self) -> tuple[float, float]:
+        """Of what a configuration adds to ln R and a run to ln S, but for the growth of a step."""
+        cost = (self.configuration_log_sd, self.load_log_sd, self.rows_log_sd, self.depth_log_sd)
+        return sum(each**2 for each in cost), self.run_log_sd**2 + self.workload_log_sd**2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,8 +106,11 @@ def _packaged() -> dict[str, Any]:
 
 
 def target_key(target_model: str) -> str:
-    """Name under which a target model is looked up: without organisation and case."""
-    return target_model.rstrip("/").rsplit("/", 1)[-1].strip().lower()
+    """Name under which a target model is looked up: the catalogue's, else without organisation and case."""
+    from specmodel.architecture import packaged_name
+
+    last = target_model.rstrip("/").rsplit("/", 1)[-1].strip()
+    return (packaged_name(last) or last).lower()
 
 
 def load_prior(*, experts_known: bool, engine: str = "", without_target: str = "") -> Prior:
@@ -137,7 +155,8 @@ def load_prior(*, experts_known: bool, engine: str = "", without_target: str = "
         raise UnknownKeyError("prior", f"{kind}/{family}", sorted(packaged))
     name = f"{kind.replace('_', ' ')}, {'SGLang' if family == 'sglang' else 'any engine'}"
     left_out = packaged[kind][family]["without"]
-    key = target_key(without_target)
-    if key and key in left_out:
-        return from_record(Prior, left_out[key] | {"name": f"{name}, without {without_target}"})
+    for target in left_out if without_target else ():
+        if target_key(target) == target_key(without_target):
+            named = {"name": f"{name}, without {without_target}"}
+            return from_record(Prior, left_out[target] | named)
     return from_record(Prior, packaged[kind][family]["all"] | {"name": name})

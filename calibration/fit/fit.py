@@ -51,6 +51,7 @@ MAD_TO_SD = 1.4826
 """Standard deviation of a normal variable per median absolute deviation. [-]"""
 
 _ANY_SCALE_LOG_SD = 2.0  # of a step, where no baseline tells it
+_ANY_LOAD_LOG_SD = 0.5  # of rounds over batches, where no baseline takes up how a step grows
 _HULL = ("accept_length", "num_steps", "topk", "num_draft_tokens", "batch_size", "context_tokens")
 
 _DECODE_ONLY = (
@@ -175,7 +176,9 @@ def fit_points(
     )
     if not baseline_known:
         belief = _of_any_scale(belief)
-    fitted = fit_rows(rows.rows, rows.log_speedup, belief, spread_log_sd=rows.spread_log_sd)
+    fitted = fit_rows(
+        rows.rows, rows.log_speedup, belief, spread_log_sd=rows.spread_log_sd, curve=rows.curve
+    )
     fitted = replace(fitted, posterior=with_measured_shares(fitted.posterior, rows.baselines))
     calibration = _calibration(chosen, rows, belief, fitted, soundness, forced=force)
     if not baseline_known:
@@ -195,7 +198,8 @@ def _of_any_scale(belief: Prior) -> Prior:
     mean, covariance = belief.mean.copy(), belief.covariance.copy()
     mean[costs] += np.log(UNITS_A_ROUND)
     covariance[np.ix_(costs, costs)] += _ANY_SCALE_LOG_SD**2
-    return replace(belief, mean=mean, covariance=covariance)
+    noise = replace(belief.noise, load_log_sd=_ANY_LOAD_LOG_SD)
+    return replace(belief, mean=mean, covariance=covariance, noise=noise)
 
 
 def _with_rig(

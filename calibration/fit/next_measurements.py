@@ -171,7 +171,9 @@ def _refitted(
         added.append(row.assign(**_expected(calibration, row, change, rate)))
     frame = pd.concat([rows.frame, *added], ignore_index=True)
     again = system_rows(frame)
-    fitted = fit_rows(again.rows, again.log_speedup, belief, spread_log_sd=again.spread_log_sd)
+    fitted = fit_rows(
+        again.rows, again.log_speedup, belief, spread_log_sd=again.spread_log_sd, curve=again.curve
+    )
     return replace(
         calibration,
         posterior=with_measured_shares(fitted.posterior, again.baselines),

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from specmodel.baselines import Baselines
 from specmodel.constants import NAMES, NUM_CONSTANTS, slope, to_natural
+from specmodel.cost import BatchCurve
+from specmodel.effects import Seen, prior_covariances
 from specmodel.posterior import Posterior, Rows
 from specmodel.prior import Noise, Prior
 from specmodel.speedup import non_decode_share_from_baselines
@@ -40,10 +42,13 @@ class MapFit:
     posterior: Posterior  # constants, effects, covariance, noise
     residual: Array  # measured minus fitted ln S, effects included, [-]
     fitted_variance: Array  # variance of the fitted ln S from constants and effects, [-]
-    marginal_residual: Array  # measured minus fitted ln S from the constants alone, [-]
+    # measured minus fitted ln S without what configurations and runs have alone, [-]
+    marginal_residual: Array
     weight: Array  # 1 for rows that fit, below for odd ones, (0, 1]
     row_variance: Array  # variance of the noise of each row, as fitted, [-]
-    effect_variance: Array  # prior variance of each effect, configurations first, as fitted, [-]
+    effect_precision: (
+        Array  # of the effects before the points, configurations first, as fitted, [-]
+    )
     # number of constants' worth of information that the rows added, [0, NUM_CONSTANTS]
     learned: float
     # factor on the prior's covariance, above 1 where the system is unlike those it was learned from,
@@ -60,13 +65,12 @@ def fit_rows(
     prior: Prior,
     *,
     spread_log_sd: Array | None = None,
-    num_configurations: int | None = None,
-    num_runs: int | None = None,
+    curve: BatchCurve | None = None,
 ) -> MapFit:
     r"""Maximum a posteriori constants and effects with their joint covariance.
 
     .. math:: \min_{x,u} \sum_i \frac{(y_i - m_i(x) - D_i u)^2}{\lambda^2 s_i^2}
-              + \sum_j \frac{u_j^2}{\lambda^2\sigma_j^2} + (x-\mu)^\top\Sigma^{-1}(x-\mu)
+              + u^\top K_\lambda^{-1} u + (x-\mu)^\top\Sigma^{-1}(x-\mu)
 
     Gauss-Newton with a bounded move, halved until it lowers the sum: without that, a share that does
     nothing near 0 may swing for ever; where one swings by far less than its uncertainty, the fit ends.
@@ -82,29 +86,35 @@ def fit_rows(
 
     A row more than `ODD_ROW_SD` standard deviations from what its configuration, run and the constants
     say counts with less weight, so that one bad row does not move the others; `MapFit.weight` tells
-    which. What a batch curve was carried is part of the configuration's effect, so that a measured
-    configuration is remembered. theory.md part D.
+    which. K is `specmodel.effects.prior_covariances`: near loads have much in common, and what the
+    baselines leave open of a step's growth is part of it, so that a measured configuration is remembered.
+    theory.md part D.
     """
     count, noise = len(rows), prior.noise
-    num_configurations = num_configurations or int(rows.configuration.max(initial=-1)) + 1
-    num_runs = num_runs or int(rows.run.max(initial=-1)) + 1
-    carried = np.zeros(num_configurations)  # of the batch curve, as a log-sd of the round cost
-    np.maximum.at(carried, rows.configuration, rows.terms.carried)
+    num_configurations = int(rows.configuration.max(initial=-1)) + 1
+    num_runs = int(rows.run.max(initial=-1)) + 1
+    seen = Seen(
+        terms=rows.terms.take(np.unique(rows.configuration, return_index=True)[1]),
+        runs=rows.runs.take(np.unique(rows.run, return_index=True)[1]),
+        curve=curve,
+    )
     spread = np.zeros(count) if spread_log_sd is None else np.nan_to_num(spread_log_sd)
     size = num_configurations + num_runs
     each = np.arange(count)
     design = np.zeros((count, size))
     design[each, num_configurations + rows.run] = 1.0
     centre = np.concatenate([prior.mean, np.zeros(size)])
-    at_effects = np.arange(NUM_CONSTANTS, centre.size)
     precision = np.zeros((centre.size, centre.size))
     base = np.asarray(np.linalg.inv(prior.covariance), dtype=np.float64)
     state, scales, weight = centre, _Scales(row=1.0, effect=1.0, width=1.0), np.ones(count)
     fitted, gradient, decode = _model(rows, state)
+    settled, of_effects, unscaled = np.nan, precision, precision
     for iteration in range(_MAX_ITERATIONS):
-        effect_variance = _effect_variance(noise, scales.effect, carried, num_runs)
+        if iteration <= _WARM_UP or scales.effect != settled:
+            constants, settled = to_natural(state[:NUM_CONSTANTS]), scales.effect
+            of_effects = _effect_precision(seen, noise, settled, constants)
         precision[:NUM_CONSTANTS, :NUM_CONSTANTS] = base / scales.width
-        precision[at_effects, at_effects] = 1.0 / effect_variance
+        precision[NUM_CONSTANTS:, NUM_CONSTANTS:] = of_effects
         design[each, rows.configuration] = -decode
         residual = log_speedup - fitted - design @ state[NUM_CONSTANTS:]
         trusted = scales.row * noise.row_log_sd**2 + spread**2
@@ -129,12 +139,14 @@ def fit_rows(
         learned = float(np.clip(NUM_CONSTANTS - kept, 0.0, NUM_CONSTANTS))
         chi_square = redundant = 0.0
         # First the constants and the odd rows, then what is left is noise.
+        if iteration == _WARM_UP:
+            unscaled = _effect_precision(seen, noise, 1.0, to_natural(state[:NUM_CONSTANTS]))
         if iteration >= _WARM_UP:
             chi_square, redundant = _redundancy(
                 jacobian,
                 log_speedup - fitted,
                 noise.row_log_sd**2 / weight + spread**2,
-                _effect_variance(noise, 1.0, carried, num_runs),
+                unscaled,
                 base,
             )
         # Rows are judged by a noise that they cannot blow up themselves.
@@ -155,6 +167,10 @@ def fit_rows(
         if still and rescaled.near(scales) and iteration > _WARM_UP:
             break
         scales, weight = rescaled, reweighted
+    alone = np.repeat(
+        scales.effect * np.square([noise.configuration_log_sd, noise.run_log_sd]),
+        [num_configurations, num_runs],
+    )
     return MapFit(
         posterior=Posterior(
             mean=state,
@@ -165,13 +181,14 @@ def fit_rows(
             effect_scale=float(np.sqrt(scales.effect)),
             degrees_of_freedom=noise.degrees_of_freedom + redundant,
             prior_covariance=scales.width * prior.covariance,
+            seen=seen,
         ),
         residual=residual,
         fitted_variance=np.einsum("ij,ij->i", jacobian @ covariance, jacobian),
-        marginal_residual=log_speedup - fitted,
+        marginal_residual=residual + design @ (alone * (of_effects @ state[NUM_CONSTANTS:])),
         weight=weight,
         row_variance=row_variance,
-        effect_variance=effect_variance,
+        effect_precision=of_effects,
         learned=learned,
         prior_width=scales.width,
         redundant=redundant,
@@ -217,14 +234,16 @@ def _rescaled(
     return _Scales(row=row, effect=(freedom + others * row) / (freedom + others), width=width)
 
 
-def _effect_variance(noise: Noise, scale: float, carried: Array, num_runs: int) -> Array:
-    """Variance of each effect: a configuration's holds what its batch curve was carried."""
-    return np.concatenate(
-        [
-            scale * noise.configuration_log_sd**2 + carried**2,
-            np.full(num_runs, scale * noise.run_log_sd**2),
-        ]
-    )
+def _effect_precision(seen: Seen, noise: Noise, scale: float, constants: Array) -> Array:
+    """Inverse prior covariance of the effects, configurations first."""
+    cost, run = prior_covariances(seen, noise, scale, constants)
+    split = len(cost)
+    found = np.zeros((split + len(run), split + len(run)))
+    for at, covariance in ((slice(split), cost), (slice(split, None), run)):
+        diagonal = np.diag(covariance)
+        alone = np.count_nonzero(covariance) == np.count_nonzero(diagonal)
+        found[at, at] = np.diag(1.0 / diagonal) if alone else np.linalg.inv(covariance)
+    return found
 
 
 def _model(rows: Rows, state: Array) -> tuple[Array, Array, Array]:
@@ -243,7 +262,7 @@ def _redundancy(
     jacobian: Array,
     marginal: Array,
     row_variance: Array,
-    effect_variance: Array,
+    effect_precision: Array,
     prior_precision: Array,
 ) -> tuple[float, float]:
     """Chi square that no choice of constants removes, and how many rows it rests on.
@@ -253,8 +272,7 @@ def _redundancy(
     """
     loose = np.zeros((jacobian.shape[1], jacobian.shape[1]))
     loose[:NUM_CONSTANTS, :NUM_CONSTANTS] = prior_precision / _LOOSE
-    at_effects = np.arange(NUM_CONSTANTS, loose.shape[0])
-    loose[at_effects, at_effects] = 1.0 / effect_variance
+    loose[NUM_CONSTANTS:, NUM_CONSTANTS:] = effect_precision
     weighted = jacobian / row_variance[:, None]
     inverse = np.linalg.inv(jacobian.T @ weighted + loose)
     gathered = weighted.T @ marginal

@@ -15,6 +15,7 @@ from calibration.points.systems import systems
 from calibration.points.table import Points
 from calibration.points.unsound import assess_soundness
 from specmodel.constants import NUM_CONSTANTS, to_internal
+from specmodel.cost import BatchCurve
 from specmodel.posterior import Rows
 from specmodel.prior import Noise, Prior, target_key
 
@@ -46,6 +47,23 @@ WEAK_NOISE = Noise(
     row_log_sd=0.02, configuration_log_sd=0.02, run_log_sd=0.03, degrees_of_freedom=8.0
 )
 
+OVER_LOADS = {
+    "load_log_sd": 0.04,
+    "rows_log_sd": 0.035,
+    "depth_log_sd": 0.022,
+    "tree_log_sd": 0.027,
+    "workload_log_sd": 0.022,
+    "growth_share": 1.0,
+}
+"""What near loads have in common (`specmodel.prior.Noise`), by the evidence of the packaged systems, half of
+them left out (`scripts/learn_effects.py`). Constants are learned without it: few systems have many loads."""
+
+WORKLOAD_LOG_SD = {"sglang": 0.02}
+"""The same of a workload for engines with a prior of their own. [-]"""
+
+RUN_SHARE = 0.75
+"""Part of the standard deviation of a run that it does not share with its workload. [-]"""
+
 _DEGREES_OF_FREEDOM = np.array([3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 14.0, 20.0, 30.0])
 
 
@@ -57,6 +75,7 @@ class LearningSystem:
     target_model: str  # what it is called; the target model decides what is left out together
     rows: Rows  # its speculative rows
     log_speedup: Array  # measured, [-]
+    curve: BatchCurve | None = None  # of its baselines
 
 
 def learn_prior(
@@ -82,7 +101,10 @@ def learn_prior(
     )
     names = tuple(system.name for system in systems)
     for _ in range(rounds):
-        fits = [fit_rows(system.rows, system.log_speedup, prior) for system in systems]
+        fits = [
+            fit_rows(system.rows, system.log_speedup, prior, curve=system.curve)
+            for system in systems
+        ]
         means = np.array([fit.posterior.mean[:NUM_CONSTANTS] for fit in fits])
         # A system counts by what it knows of a constant; one that knows nothing says nothing.
         spread = np.array([np.diag(fit.posterior.covariance)[:NUM_CONSTANTS] for fit in fits])
@@ -100,7 +122,7 @@ def learn_prior(
         prior = Prior(
             mean=centre,
             covariance=np.diag(variance),
-            noise=_noise(fits, [len(system.rows) for system in systems]),
+            noise=_noise(fits, [len(system.rows) for system in systems], prior.noise),
             name=name,
             learned_from=names,
         )
@@ -116,7 +138,15 @@ def learn_prior(
     return replace(prior, covariance=prior.covariance + np.diag(centre_variance), noise=inflated)
 
 
-def _noise(fits: Sequence[MapFit], counts: Sequence[int]) -> Noise:
+def for_other_rigs(prior: Prior, family: str) -> Prior:
+    """A learned prior as it is packaged: with what near loads have in common."""
+    over_loads = OVER_LOADS | {"run_log_sd": RUN_SHARE * prior.noise.run_log_sd}
+    if family in WORKLOAD_LOG_SD:
+        over_loads |= {"workload_log_sd": WORKLOAD_LOG_SD[family]}
+    return replace(prior, noise=replace(prior.noise, **over_loads))
+
+
+def _noise(fits: Sequence[MapFit], counts: Sequence[int], noise: Noise) -> Noise:
     """Standard deviations of the noise that make residuals and effects most likely."""
     weak = np.array([WEAK_NOISE.row_log_sd, WEAK_NOISE.configuration_log_sd, WEAK_NOISE.run_log_sd])
     sums, sizes = np.zeros(3), np.zeros(3)
@@ -127,8 +157,16 @@ def _noise(fits: Sequence[MapFit], counts: Sequence[int]) -> Noise:
         if count <= effects.size:
             continue
         rows = fit.weight * (fit.residual**2 + fit.fitted_variance) / posterior.noise_scale**2
-        spread = np.diag(posterior.covariance)[NUM_CONSTANTS:]
-        squares = (effects**2 + spread) / posterior.effect_scale**2
+        scale = posterior.effect_scale**2
+        alone = np.repeat(
+            [noise.configuration_log_sd**2, noise.run_log_sd**2], [split, effects.size - split]
+        )
+        # What each has alone, of an effect that it shares with its neighbours otherwise.
+        precision = fit.effect_precision
+        spread = precision @ posterior.covariance[NUM_CONSTANTS:, NUM_CONSTANTS:] @ precision
+        own = scale * alone
+        squares = (own * (precision @ effects)) ** 2 / scale
+        squares += alone - own * alone * (np.diag(precision) - np.diag(spread))
         parts = (rows, squares[:split], squares[split:])
         sums += [part.sum() for part in parts]
         sizes += [part.size for part in parts]
@@ -138,7 +176,8 @@ def _noise(fits: Sequence[MapFit], counts: Sequence[int]) -> Noise:
     row, configuration, run = (
         common * np.sqrt((sums + PSEUDO_EFFECTS * weak**2) / (sizes + PSEUDO_EFFECTS))
     ).tolist()
-    return Noise(
+    return replace(
+        noise,
         row_log_sd=row,
         configuration_log_sd=configuration,
         run_log_sd=run,

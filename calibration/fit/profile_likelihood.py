@@ -31,8 +31,7 @@ class _Objective:
         design = np.zeros((len(rows), size))
         design[each, rows.configuration] = -decode
         design[each, self.num_configurations + rows.run] = 1.0
-        precision = np.diag(1.0 / fitted.effect_variance)
-        inner = (design / self.row_variance[:, None]).T @ design + precision
+        inner = (design / self.row_variance[:, None]).T @ design + fitted.effect_precision
         self.inner_inverse = np.linalg.inv(inner)
         self.prior_precision = np.linalg.inv(posterior.prior_covariance)
 

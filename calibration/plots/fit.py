@@ -27,7 +27,7 @@ from calibration.plots.style import (
 from calibration.points.arrays import SystemRows
 from calibration.points.table import numbers
 from specmodel.calibration import Calibration
-from specmodel.posterior import NEW
+from specmodel.effects import NEW
 from specmodel.question import Configuration
 from specmodel.units import KIBI, PERCENT
 

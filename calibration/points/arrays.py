@@ -23,6 +23,7 @@ from calibration.readers.acceptance_intervals import accept_length_log_sd
 from specmodel.architecture import has_preset, preset
 from specmodel.baselines import Baseline, Baselines
 from specmodel.cost import BatchCurve, round_terms
+from specmodel.effects import workload_numbers
 from specmodel.posterior import Rows
 from specmodel.question import Configuration, Run
 from specmodel.speedup import ROUND_COST_NOISE
@@ -76,13 +77,17 @@ def system_rows(frame: pd.DataFrame, *, baseline_known: bool = True) -> SystemRo
         baselines = Baselines(
             entries=tuple(replace(one, step_time_s=np.nan) for one in baselines.entries)
         )
-    curve = baselines.curve()
+    first = frame.iloc[:1]
+    counts = [numbers(first, name).tolist() for name in ("num_experts", "experts_per_token")]
+    experts = [values[0] if values else np.nan for values in counts]
+    curve = baselines.curve((experts[0], experts[1]))
     usable = np.isfinite(implied_round_cost(frame))
     used = common.loc[usable]
     batch, context = numbers(used, "batch_size"), numbers(used, "context_tokens")
     rate = numbers(used, "baseline_tokens_per_s")
     configurations, configuration = _indexed(used, _CONFIGURATION, _configuration)
     runs, run = _indexed(used, _RUN, _run)
+    named = workload_numbers(runs)
     known_step_s = np.where(
         np.isfinite(batch), baselines.best("step_time_s", min, batch, context), np.nan
     )
@@ -100,6 +105,7 @@ def system_rows(frame: pd.DataFrame, *, baseline_known: bool = True) -> SystemRo
             measured_share=share[usable],
             configuration=configuration,
             run=run,
+            workload=np.array([named[one.workload] for one in runs], dtype=np.intp)[run],
         ),
         log_speedup=np.log(numbers(used, "output_tokens_per_s") / rate),
         spread_log_sd=np.hypot(np.nan_to_num(numbers(used, "spread")), _counted_log_sd(used)),

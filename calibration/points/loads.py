@@ -5,6 +5,7 @@ or a client measures them (the mean number in flight, the mean context), so no t
 values are taken for the load that they stand for, before loads are compared.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -12,17 +13,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from calibration.points.table import numbers, speculative_rows, warn_rows
-from specmodel.calibration import Calibration
+from specmodel.cost.growth import SAME_CONTEXT_OCTAVES, context_octaves
 from specmodel.errors import Note
 from specmodel.units import MILLI
 
 Array = NDArray[np.float64]
 
-CONTEXT_BAND: Final = 3.0
-"""Contexts within this factor are one load, as in the bands of a server log. [-]"""
-
 BATCH_BAND: Final = 1.2
-"""The same for mean numbers of requests in flight. [-]"""
+"""Mean numbers of requests in flight within this factor are one load. [-]"""
 
 ALL_THE_TIME: Final = 0.95
 """Share of the wall time that prefills would take, from which a time to the first token is a queue. [-]"""
@@ -34,18 +32,19 @@ _MOST_STATED = 0.5  # share of runs at a baseline's very value from which on it 
 
 
 def with_common_loads(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return points in which measured batches and contexts of one load are equal.
+    """Return points in which contexts of one load, and batches that were measured, are equal.
 
-    A value was measured where most runs with speculation are not at the very value of a run without.
-    Values within a band then become their median. Points without runs at ``num_steps`` 0 state their
-    baselines in their own rows, so they need none of this.
+    A batch was measured where most runs with speculation are not at the very value of a run without.
+    Values of one load then become their median. Points without runs at ``num_steps`` 0 state the batch of
+    their baselines in their own rows.
     """
     drafts = frame["num_steps"].to_numpy() != 0
     batch = np.maximum(frame["batch_size"].to_numpy(dtype=np.float64), 1.0)
     context = frame["context_tokens"].to_numpy(dtype=np.float64)
+    if _measured(batch, drafts):
+        batch = _common(batch, np.log, np.log(BATCH_BAND))
     return frame.assign(
-        batch_size=_common(batch, drafts, BATCH_BAND),
-        context_tokens=_common(context, drafts, CONTEXT_BAND),
+        batch_size=batch, context_tokens=_common(context, context_octaves, SAME_CONTEXT_OCTAVES)
     )
 
 
@@ -96,41 +95,20 @@ def without_waiting(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Note, ...]
     ), notes
 
 
-def at_calibrated_loads(frame: pd.DataFrame, calibration: Calibration) -> pd.DataFrame:
-    """Return rows in which batches and contexts of a calibrated load have its value."""
-    return frame.assign(
-        **{
-            name: _nearest(frame[name].to_numpy(dtype=np.float64), calibration, name, band)
-            for name, band in (("batch_size", BATCH_BAND), ("context_tokens", CONTEXT_BAND))
-        }
-    )
-
-
-def _nearest(values: Array, calibration: Calibration, name: str, band: float) -> Array:
-    """Return values with those that a calibrated one stands for replaced by it."""
-    stated = {getattr(one, name) for one in calibration.configurations} - {None, 0.0}
-    low, high = calibration.hull.get(name, (np.nan, np.nan))
-    if not stated or {low, high} <= stated:
-        return values
-    known = np.array(sorted(stated))
-    inside = np.flatnonzero((values > 0) & (low <= values) & (values <= high))
-    away = np.abs(np.log(values[inside, None] / known))
-    close = away.min(axis=1) <= np.log(band)
-    found = values.copy()
-    found[inside[close]] = known[away.argmin(axis=1)[close]]
-    return found
-
-
-def _common(values: Array, drafts: NDArray[np.bool_], band: float) -> Array:
-    """Return values with those of one load made equal, where they were measured."""
+def _measured(values: Array, drafts: NDArray[np.bool_]) -> bool:
+    """Whether values were measured, not stated."""
     known = np.isfinite(values)
     runs, baselines = values[known & drafts], values[known & ~drafts]
-    if not runs.size or not baselines.size or np.mean(np.isin(runs, baselines)) >= _MOST_STATED:
-        return values
+    stated = np.isin(runs, baselines)
+    return bool(runs.size and baselines.size and np.mean(stated) < _MOST_STATED)
+
+
+def _common(values: Array, scale: Callable[[Array], Array], band: float) -> Array:
+    """Return values with those of one load made equal."""
     common = values.copy()
-    rising = np.sort(np.unique(values[known & (values > 0)]))
+    rising = np.unique(values[np.isfinite(values)])
     while rising.size:
-        inside = rising <= rising[0] * band
+        inside = scale(rising) <= scale(rising[:1]) + band
         members = np.isin(values, rising[inside])
         common[members] = float(np.median(values[members]))
         rising = rising[~inside]

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from calibration.points.arrays import measured_share
-from calibration.points.loads import at_calibrated_loads, with_common_loads
 from calibration.points.table import SYSTEM_COLUMNS, numbers, texts
 from calibration.predict.planned_points import PlannedPoints, read_planned_points
 from specmodel.accept_lengths import accept_lengths
@@ -77,7 +76,7 @@ def predict_points(
     ([False, True], 'accept_length_out_of_range')
     """
     points = read_planned_points(path, progress=progress)
-    found = dict(zip(points.places, _predict_rows(calibration, points.frame), strict=True))
+    found = dict(zip(points.places, predict_rows(calibration, points.frame), strict=True))
     unread = Note("not_read", "this row could not be read")
     return PointPredictions(
         points=points,
@@ -89,12 +88,12 @@ def predict_points(
     )
 
 
-def _predict_rows(calibration: Calibration, frame: pd.DataFrame) -> list[PointPrediction]:
+def predict_rows(calibration: Calibration, frame: pd.DataFrame) -> list[PointPrediction]:
     """Predictions of rows that could be read, in their order."""
     shares = measured_share(frame)[0].tolist()
     asked: dict[int, Question] = {}
     answered: dict[int, PointPrediction] = {}
-    for index, row in enumerate(_rows(calibration, frame)):
+    for index, row in enumerate(_rows(frame)):
         if row["num_steps"] == 0:
             answered[index] = _without_speculation(row)
             continue
@@ -147,10 +146,9 @@ class _Row(dict[str, float]):
     workload: str = ""
 
 
-def _rows(calibration: Calibration, frame: pd.DataFrame) -> list[_Row]:
+def _rows(frame: pd.DataFrame) -> list[_Row]:
     """Rows with what a question needs."""
     names = (*_CONFIGURATION, "accept_length", "baseline_tokens_per_s", "output_tokens_per_s")
-    frame = at_calibrated_loads(with_common_loads(frame), calibration)
     columns = [numbers(frame, name).tolist() for name in names]
     rows = []
     for workload, *values in zip(texts(frame, "workload"), *columns, strict=True):

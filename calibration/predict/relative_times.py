@@ -1,7 +1,7 @@
 """Steps and rounds of a server at every batch, from a calibration's own baselines over batches."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -13,9 +13,7 @@ from specmodel.baselines import Baseline
 from specmodel.calibration import Calibration
 from specmodel.cost import BatchCurve
 from specmodel.cost.batch_curve import StepTime
-from specmodel.cost.relative import BEYOND_LOG_SD, INSIDE_LOG_SD, MOVED_LOG_SD, octave_log_sd
 from specmodel.errors import UsageError
-from specmodel.model_error import CONTEXT_ORIGIN_TOKENS
 from specmodel.optimum import draw_rounds
 from specmodel.posterior import Rows
 from specmodel.prediction import counted, question_rows
@@ -26,6 +24,17 @@ Array = NDArray[np.float64]
 BEYOND_MEASURED: Final = 2.0
 """Largest batch that is answered for, over the largest measured one, where the user gives no limit: a
 judgement. Beyond, the step would be carried further than an octave. [-]"""
+
+INSIDE_LOG_SD: Final = 0.08
+"""Log-sd of a step time per octave to the nearest measured batch, between measured ones: the error of
+packaged curves with each batch left out in turn. [-]"""
+
+BEYOND_LOG_SD: Final = 0.13
+"""Log-sd of a step time per octave beyond the measured batches: the error of packaged curves cut
+short. [-]"""
+
+MOVED_LOG_SD: Final = 0.25
+"""Log-sd of the part of a step time that was carried from another context. [-]"""
 
 _NEAR = 1.1
 _SAME_CONTEXT = 1.0  # octaves up to which a configuration speaks for another context
@@ -96,9 +105,7 @@ def relative_server_times(
     Notes
     -----
     Constants, effects of configuration and run, and the reading of the batch curve are drawn, without
-    the noise of single rows; that of a baseline moves steps and rounds of a draw together. Between the
-    batches at which a configuration was measured its effects are between theirs, beyond them they stay,
-    and what is away from them is drawn anew, wider with every octave. A workload
+    the noise of single rows; that of a baseline moves steps and rounds of a draw together. A workload
     whose baseline is slower than the fastest is slower at every batch by the median of what it is where
     it was measured.
     """
@@ -114,17 +121,14 @@ def relative_server_times(
     wall = curve.at(running, context)
     deficit = _deficit(calibration, curve, question.workload)
     num_draws = accept_length.size - 1
-    known = _measured(calibration, question.configuration)
-    measured = np.array([max(one.batch_size or 1.0, 1.0) for one in known])
+    measured = [one.batch_size or 1.0 for one in calibration.configurations]
     batches = _batches(curve, question.configuration, measured, most)
-    priced = [replace(question.configuration, batch_size=batch) for batch in batches.tolist()]
-    rows = (
-        _rows(calibration, question, priced, deficit),
-        _rows(calibration, question, known or priced, deficit),
-    )
+    at = [replace(question.configuration, batch_size=batch) for batch in batches.tolist()]
+    rows = question_rows(calibration, [replace(question, configuration=one) for one in at])
+    rows = replace(rows, baseline_deficit=np.full(len(at), deficit))
     log_cost, share, effect = (
         between_batches(batches, values, most)
-        for values in _rounds(calibration, rows, (batches, measured), num_draws)
+        for values in _medians_and_draws(calibration, rows, num_draws)
     )
     moved = _moved(calibration, wall, num_draws, rng)
     step_s = wall.step_time_s / (1.0 - deficit) * moved
@@ -186,32 +190,15 @@ def _deficit(calibration: Calibration, curve: BatchCurve, workload: str | None) 
     return min(max(float(np.median(found)), 0.0), 0.99) if found else 0.0
 
 
-def _measured(calibration: Calibration, asked: Configuration) -> list[Configuration]:
-    """Configurations of the points that draft as the asked one does, at about its context, by batch."""
-    found: dict[float, tuple[float, Configuration]] = {}
-    for known in calibration.configurations:
-        same = replace(known, batch_size=None, context_tokens=asked.context_tokens) == asked
-        if known.batch_size is None or not same:
-            continue
-        away = abs(_octaves(known.context_tokens) - _octaves(asked.context_tokens))
-        nearest, _ = found.get(known.batch_size, (_SAME_CONTEXT, known))
-        if away <= nearest:
-            found[known.batch_size] = away, known
-    return [found[batch][1] for batch in sorted(found)]
-
-
-def _octaves(context_tokens: float | None) -> float:
-    """Octaves of context; none where it is not stated."""
-    return math.log2(1.0 + (context_tokens or 0.0) / CONTEXT_ORIGIN_TOKENS)
-
-
-def _batches(curve: BatchCurve, asked: Configuration, measured: Array, most: int) -> Array:
+def _batches(
+    curve: BatchCurve, asked: Configuration, measured: Iterable[float], most: int
+) -> Array:
     """Batches at which rounds are priced: measured ones, where the curve bends, and every octave."""
     bends = np.unique(curve.batch_size)
     verified = asked.num_draft_tokens or 1.0
     octaves = 2.0 ** np.arange(math.log2(most) + 1)
     others = np.concatenate([octaves, bends, bends / verified, [float(most)]])
-    kept = sorted({1.0, *measured[(measured >= 1.0) & (measured <= most)].tolist()})
+    kept = sorted({1.0, *(batch for batch in measured if 1.0 <= batch <= most)})
     for batch in sorted(set(others.tolist())):
         apart = all(max(batch / known, known / batch) > _NEAR for known in kept)
         if 1.0 <= batch <= most and apart:
@@ -219,58 +206,12 @@ def _batches(curve: BatchCurve, asked: Configuration, measured: Array, most: int
     return np.array(sorted(kept))
 
 
-def _with_effects(rows: Rows, there: Rows, at: Array) -> Rows:
-    """Rows twice, with the effects of the measured ones on either side."""
-    before = np.minimum(at.astype(np.intp), max(len(there) - 2, 0))
-    sides = np.concatenate([before, np.minimum(before + 1, len(there) - 1)])
-    return replace(
-        rows.take(np.tile(np.arange(at.size), 2)),
-        configuration=there.configuration[sides],
-        run=there.run[sides],
-    )
-
-
-def _rounds(
-    calibration: Calibration, rows: tuple[Rows, Rows], batches: tuple[Array, Array], num_draws: int
-) -> tuple[Array, Array, Array]:
-    """Logarithm of the round cost, non-decode share and effect of the run: medians, then draws.
-
-    `rows` and `batches` are those to price and those that were measured.
-    """
-    rng = np.random.default_rng(_SEED)
-    (asked, there), (priced, measured) = rows, batches
-    if not measured.size:
-        return _medians_and_draws(calibration, asked, num_draws, rng)
-    at = np.interp(np.log(priced), np.log(measured), np.arange(measured.size, dtype=np.float64))
-    weight = at - np.minimum(at.astype(np.intp), max(measured.size - 2, 0))
-    both = _medians_and_draws(calibration, _with_effects(asked, there, at), num_draws, rng)
-    cost, share, effect = (
-        each[:, : at.size] * (1.0 - weight) + each[:, at.size :] * weight for each in both
-    )
-    posterior = calibration.posterior
-    octaves = np.abs(np.log2(priced[:, None] / measured)).min(axis=1)
-    beyond = (priced > measured[-1]) | (priced < measured[0])
-    new_sd = np.minimum(np.sqrt(octaves), 1.0) * posterior.noise.configuration_log_sd
-    away_sd = np.where(beyond, BEYOND_LOG_SD, INSIDE_LOG_SD) * octaves
-    normal = rng.standard_normal((2, num_draws, at.size))
-    cost[1:] += posterior.effect_scale * new_sd * normal[0] + away_sd * normal[1, :, :1]
-    return cost, share, effect
-
-
-def _rows(
-    calibration: Calibration, question: Question, at: Sequence[Configuration], deficit: float
-) -> Rows:
-    """Rows of the question at some configurations."""
-    rows = question_rows(calibration, [replace(question, configuration=one) for one in at])
-    return replace(rows, baseline_deficit=np.full(len(at), deficit))
-
-
 def _medians_and_draws(
-    calibration: Calibration, rows: Rows, num_draws: int, rng: np.random.Generator
+    calibration: Calibration, rows: Rows, num_draws: int
 ) -> tuple[Array, Array, Array]:
-    """Of rows: the medians, then draws."""
+    """Logarithm of the round cost, non-decode share and effect of the run: medians, then draws."""
     posterior = calibration.posterior
-    drawn = draw_rounds(posterior, rows, num_draws=num_draws, rng=rng)
+    drawn = draw_rounds(posterior, rows, num_draws=num_draws, rng=np.random.default_rng(_SEED))
     median = posterior.predict(rows)
     log_cost = np.vstack([median.log_round_cost, np.log(drawn.round_cost)])
     return (
@@ -286,7 +227,9 @@ def _moved(
     """Factors on the step: 1, then draws of the noise of baselines and of reading between them."""
     posterior = calibration.posterior
     noise_sd = posterior.noise_scale * posterior.noise.row_log_sd / math.sqrt(2.0)
-    reading_sd = np.hypot(octave_log_sd(wall), MOVED_LOG_SD * wall.moved_share)
+    inside = wall.octaves_away - wall.octaves_beyond
+    away_sd = INSIDE_LOG_SD * inside + BEYOND_LOG_SD * wall.octaves_beyond
+    reading_sd = np.hypot(away_sd, MOVED_LOG_SD * wall.moved_share)
     normal = np.vstack([np.zeros(2), rng.standard_normal((num_draws, 2))])
     return np.asarray(np.exp(noise_sd * normal[:, :1] + reading_sd * normal[:, 1:]))
 

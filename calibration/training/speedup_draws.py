@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from specmodel.calibration import Calibration
 from specmodel.constants import NUM_CONSTANTS, slope
 from specmodel.errors import ParameterError
-from specmodel.posterior import NEW, Posterior, Rows
+from specmodel.optimum import covariance_root
+from specmodel.posterior import Posterior, Rows
 from specmodel.prediction import question_rows
 from specmodel.question import AcceptLength, Question
 
@@ -85,23 +86,19 @@ def _roots(posterior: Posterior, rows: Rows) -> Array:
     constants = posterior.constants
     linear = rows.linearised(constants)
     decode = linear.by_accept_length
-    noise, scale = posterior.noise, posterior.effect_scale
-    one = np.ones(len(rows))
-    used, jacobian = list(range(NUM_CONSTANTS)), [linear.gradient * slope(constants)]
-    drawn = [posterior.noise_scale * noise.row_log_sd * one]
-    if rows.configuration[0] == NEW:
-        drawn += [scale * noise.configuration_log_sd * decode, rows.terms.carried * decode]
-    else:
-        used.append(NUM_CONSTANTS + int(rows.configuration[0]))
-        jacobian.append(-decode[:, None])
-    if rows.run[0] == NEW:
-        drawn.append(scale * noise.run_log_sd * one)
-    else:
-        used.append(NUM_CONSTANTS + posterior.num_configurations + int(rows.run[0]))
-        jacobian.append(one[:, None])
-    covariance = posterior.covariance[np.ix_(used, used)]
-    variance, direction = np.linalg.eigh(0.5 * (covariance + covariance.T))
-    learned = np.concatenate(jacobian, axis=1) @ (direction * np.sqrt(np.maximum(variance, 0.0)))
+    one, split = np.ones(len(rows)), NUM_CONSTANTS + posterior.num_configurations
+    effects = posterior.effects(rows.take(np.arange(1)))
+    weights = np.concatenate([effects.by_configuration[0], effects.by_run[0]])
+    touched = NUM_CONSTANTS + np.flatnonzero(weights)
+    used = np.concatenate([np.arange(NUM_CONSTANTS), touched])
+    by_effect = np.where(touched < split, -decode[:, None], 1.0) * weights[touched - NUM_CONSTANTS]
+    jacobian = np.hstack([linear.gradient * slope(constants), by_effect])
+    learned = jacobian @ covariance_root(posterior.covariance[np.ix_(used, used)])
+    drawn = [
+        posterior.noise_scale * posterior.noise.row_log_sd * one,
+        np.sqrt(effects.cost_covariance[0, 0]) * decode,
+        np.sqrt(effects.run_covariance[0, 0]) * one,
+    ]
     return np.concatenate([learned, np.stack(drawn, axis=1)], axis=1)
 
 

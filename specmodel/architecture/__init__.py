@@ -5,6 +5,7 @@ from specmodel.architecture.memory import MemoryFit as MemoryFit
 from specmodel.architecture.memory import memory_fit as memory_fit
 from specmodel.architecture.memory import require_fit as require_fit
 from specmodel.architecture.packaged import has_preset as has_preset
+from specmodel.architecture.packaged import packaged_name as packaged_name
 from specmodel.architecture.packaged import preset as preset
 from specmodel.architecture.packaged import presets as presets
 from specmodel.architecture.packaged import stated_weights as stated_weights

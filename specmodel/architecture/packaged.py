@@ -65,6 +65,11 @@ def has_preset(name: str) -> bool:
     return _key(name) in _names()
 
 
+def packaged_name(name: str) -> str | None:
+    """Name of a packaged model by any of its names; None for another model."""
+    return _names().get(_key(name))
+
+
 def stated_weights(shape: ModelShape, label: str) -> Quantisation:
     """Formats of a model's parts from a label such as ``nvfp4`` or ``awq-int4``.
 

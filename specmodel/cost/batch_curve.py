@@ -1,11 +1,13 @@
 """The baseline's own batch curve: step time without speculation against batch and context."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specmodel.cost.growth import Growth
 from specmodel.errors import ParameterError
 
 Array = NDArray[np.float64]
@@ -40,6 +42,8 @@ class BatchCurve:
         The measured points; sorted by context, then batch; each pair once.
     kv_s_per_token : float
         :math:`s`, not negative; 0 when only one context was measured, [s/token].
+    num_experts, experts_per_token : float
+        Of the target model; 0 for dense, NaN where not known.
 
     Raises
     ------
@@ -65,10 +69,16 @@ class BatchCurve:
     context_tokens: Array
     step_time_s: Array
     kv_s_per_token: float
+    num_experts: float = np.nan
+    experts_per_token: float = np.nan
 
     @classmethod
     def from_points(
-        cls, batch_size: ArrayLike, context_tokens: ArrayLike, step_time_s: ArrayLike
+        cls,
+        batch_size: ArrayLike,
+        context_tokens: ArrayLike,
+        step_time_s: ArrayLike,
+        experts: tuple[float, float] = (np.nan, np.nan),
     ) -> "BatchCurve":
         r"""Build the curve from measured baselines; unknown contexts count as 0.
 
@@ -95,7 +105,21 @@ class BatchCurve:
             context_tokens=contexts,
             step_time_s=times,
             kv_s_per_token=_kv_slope(batches, contexts, times),
+            num_experts=experts[0],
+            experts_per_token=experts[1],
         )
+
+    @cached_property
+    def growth(self) -> Growth:
+        """The process over load that these points pin down."""
+        experts = self.num_experts, self.experts_per_token
+        return Growth(self.batch_size, self.context_tokens, *experts)
+
+    def smooth(self, batch_size: Array, context_tokens: Array) -> Array:
+        """Step time at any batch and context, [s]: between measured ones theirs, beyond by the process."""
+        read = self.at(batch_size, context_tokens)
+        believed = self.growth.step(self.step_time_s, batch_size, context_tokens)
+        return np.where(read.octaves_beyond > 0.0, believed, read.step_time_s)
 
     @property
     def num_batches(self) -> int:

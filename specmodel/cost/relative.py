@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specmodel.constants import NAMES, NUM_CONSTANTS
-from specmodel.cost.batch_curve import BatchCurve, StepTime
+from specmodel.cost.batch_curve import BatchCurve
+from specmodel.cost.growth import context_octaves, expert_feature
 from specmodel.errors import ParameterError
 
 Array = NDArray[np.float64]
@@ -17,21 +18,6 @@ UNKNOWN_DEPTH_NUM_STEPS = 4.0
 REFERENCE_STEP_TIME_S = 0.010
 """Baseline step at which a draft step costs `step_cost`. Within a rig over batches, and across rigs,
 the share of a draft step falls as the baseline step grows, because launches take fixed seconds. [s]"""
-
-INSIDE_LOG_SD = 0.08
-"""Log-sd of a step time per octave to the nearest measured batch, between measured ones: the error of
-packaged curves with each batch left out in turn. [-]"""
-
-BEYOND_LOG_SD = 0.13
-"""Log-sd of a step time per octave beyond the measured batches: the error of packaged curves cut
-short. [-]"""
-
-WIDTH_LOG_SD = 0.05
-"""Log-sd of the round cost per octave between verified tokens and a chain's, without a batch curve: all
-packaged systems that taught the priors verify as many tokens as a chain. A judgement. [-]"""
-
-MOVED_LOG_SD = 0.25
-"""Log-sd of the part of a step time that was carried from another context. [-]"""
 
 _FIXED, _STEP, _TREE, _EXPERT, _GROWTH, _EXPONENT, _KV = (
     NAMES.index(name)
@@ -106,8 +92,11 @@ class RoundTerms:
         :math:`w`, extra time per baseline step if the KV cache is read once per verified row, [-].
     draft_scale : numpy.ndarray
         :math:`h`, `REFERENCE_STEP_TIME_S` per baseline step time at this load; 1 when unknown, [-].
-    carried : numpy.ndarray
-        Standard deviation of :math:`\ln R` from reading the batch curve away from its points, [-].
+    log_batch, log_rows, context : numpy.ndarray
+        Octaves of the batch, of the verified rows of all requests, and of the context, [-].
+    expert_growth : numpy.ndarray
+        What verification adds to the logarithm of a step by the experts it reads, where a curve stands on
+        that, [-].
     """
 
     num_steps: Array
@@ -117,7 +106,10 @@ class RoundTerms:
     loads_added: Array
     kv_growth: Array
     draft_scale: Array
-    carried: Array
+    log_batch: Array
+    log_rows: Array
+    context: Array
+    expert_growth: Array
 
     def __len__(self) -> int:
         return int(self.num_steps.size)
@@ -212,45 +204,44 @@ def round_terms(
         if np.any(values < least):
             raise ParameterError(name, f"{np.min(values):g}", f"at least {least}")
     ones, zeros = np.ones_like(steps), np.zeros_like(steps)
-    tree = np.where(branches > 1, ones, zeros)
-    if curve is None or curve.num_batches < 2:
+    many = curve is not None and curve.num_batches > 1
+    if many and curve is not None:
+        context = np.where(np.isnan(context), curve.context_tokens.min(), context)
+    load = {
+        "num_steps": steps,
+        "tree": np.where(branches > 1, ones, zeros),
+        "log_batch": np.log2(batch),
+        "log_rows": np.log2(batch * rows),
+        "context": context_octaves(context),
+    }
+    if curve is None or not many:
         # Dense and unknown models read no experts.
         moe = bool(np.any(experts > 0))
         covered = expert_loads(batch, experts, per_token) if moe else zeros
         verified = expert_loads(batch * rows, experts, per_token) if moe else zeros
         return RoundTerms(
-            num_steps=steps,
-            tree=tree,
             verify_growth=ones,
             loads=covered,
             loads_added=verified - covered,
             kv_growth=zeros,
             draft_scale=np.where(np.isfinite(step_s), REFERENCE_STEP_TIME_S / step_s, ones),
-            carried=WIDTH_LOG_SD * np.abs(np.log2(rows / (steps + 1.0))),
+            expert_growth=zeros,
+            **load,
         )
-    step, verify = curve.at(batch, context), curve.at(batch * rows, context)
+    step_s, verify_s = curve.smooth(batch, context), curve.smooth(batch * rows, context)
+    kind = curve.num_experts, curve.experts_per_token
     # T(Bn, C) counts the KV of n times too many requests; w gives back what the engine really re-reads.
-    kv_rows_s = verify.kv_time_s * (1.0 - 1.0 / rows)
-    carried = np.hypot(
-        octave_log_sd(step) + octave_log_sd(verify),
-        MOVED_LOG_SD * np.hypot(verify.moved_share, step.moved_share),
-    )
+    kv_rows_s = curve.kv_s_per_token * batch * (rows - 1.0) * context
+    kv_rows_s = np.minimum(kv_rows_s, 0.95 * (1.0 - 1.0 / rows) * verify_s)
     return RoundTerms(
-        num_steps=steps,
-        tree=tree,
-        verify_growth=(verify.step_time_s - kv_rows_s) / step.step_time_s,
+        verify_growth=(verify_s - kv_rows_s) / step_s,
         loads=zeros,
         loads_added=zeros,
-        kv_growth=kv_rows_s / step.step_time_s,
-        draft_scale=REFERENCE_STEP_TIME_S / step.step_time_s,
-        carried=carried,
+        kv_growth=kv_rows_s / step_s,
+        draft_scale=REFERENCE_STEP_TIME_S / step_s,
+        expert_growth=expert_feature(batch * rows, *kind) - expert_feature(batch, *kind),
+        **load,
     )
-
-
-def octave_log_sd(time: StepTime) -> Array:
-    """Log-sd of a step time from its distance to the measured batches."""
-    inside = time.octaves_away - time.octaves_beyond
-    return np.asarray(INSIDE_LOG_SD * inside + BEYOND_LOG_SD * time.octaves_beyond)
 
 
 def round_cost(constants: Array, terms: RoundTerms) -> Array:

@@ -6,7 +6,8 @@ from numpy.typing import NDArray
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from specmodel import load_prior, round_cost, round_terms
-from specmodel.posterior import NEW, Posterior, Rows
+from specmodel.effects import NEW
+from specmodel.posterior import Posterior, Rows
 from specmodel.speedup import speedup
 
 MEDIANS = 1_000_000

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from specmodel.constants import NUM_CONSTANTS, to_internal
 from specmodel.cost import RoundTerms, round_terms
-from specmodel.posterior import NEW, Posterior, Rows
+from specmodel.effects import NEW
+from specmodel.posterior import Posterior, Rows
 from specmodel.prior import Noise, Prior
 
 GOLDEN = Path(__file__).parents[1] / "golden"

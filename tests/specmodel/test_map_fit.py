@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from scipy.optimize import minimize
 from calibration.fit.posterior_mode import MapFit, fit_rows
 from specmodel.constants import NAMES, NUM_CONSTANTS, to_natural
 from specmodel.cost import BatchCurve, RoundTerms, round_cost, round_terms
+from specmodel.effects import LOAD_OCTAVES, NEW
 from specmodel.posterior import Rows
 from specmodel.prior import Noise, Prior
 from specmodel.speedup import non_decode_share_from_baselines, speedup
@@ -370,8 +372,9 @@ def test_effects_take_up_what_the_constants_cannot(
     rows, prior = few_rows(make_rows), make_prior(natural=TRUTH, sd=0.05, noise=REAL)
     measured = exact_log_speedup(TRUTH, rows) - np.where(rows.run == 1, 0.10, 0.0)
     fit = fit_rows(rows, measured, prior)
-    _, of_rows = fit.posterior.effects(rows)
-    effects = of_rows[[int(np.argmax(rows.run == run)) for run in range(3)]]
+    effects = fit.posterior.predict(rows).run_effect[
+        [int(np.argmax(rows.run == run)) for run in range(3)]
+    ]
     assert effects[1] < -0.05
     assert np.max(np.abs(effects[[0, 2]])) < 0.03
 
@@ -511,12 +514,15 @@ def test_a_measured_configuration_is_remembered_however_far_its_curve_was_carrie
 ) -> None:
     curve = BatchCurve.from_points([1, 2], [0, 0], [0.010, 0.011])
     terms = round_terms(num_steps=[3, 3], batch_size=[1, 64], context_tokens=0, curve=curve)
-    assert terms.carried[1] > 0.5
     rows = make_rows(terms=terms, accept_length=2.4, configuration=[0, 1], run=[0, 1])
     measured = np.log([1.5, 0.8])
-    answer = fit_rows(rows, measured, make_prior(noise=REAL)).posterior.predict(rows)
+    prior = make_prior(noise=replace(REAL, growth_share=1.0))
+    posterior = fit_rows(rows, measured, prior, curve=curve).posterior
+    answer = posterior.predict(rows)
     np.testing.assert_allclose(answer.location, measured, atol=0.03)
     assert np.max(answer.log_sd) < 0.06
+    new = posterior.predict(replace(rows, configuration=np.full(2, NEW)))
+    assert new.log_sd[1] > 1.5 * answer.log_sd[1]
 
 
 def test_repeats_of_one_run_do_not_make_another_run_certain(
@@ -530,3 +536,38 @@ def test_repeats_of_one_run_do_not_make_another_run_certain(
     assert fit.posterior.effect_scale == pytest.approx(1.0, abs=0.05)
     other = fit.posterior.predict(make_rows(num_steps=3, accept_length=2.1, configuration=0))
     assert other.log_sd[0] > REAL.run_log_sd
+
+
+def test_effects_over_loads_are_a_gaussian_process(
+    make_prior: Callable[..., Prior], make_rows: Callable[..., Rows]
+) -> None:
+    """With the constants known and no non-decode share, ln S is linear: kriging of the residuals."""
+    natural = TRUTH.copy()
+    natural[NAMES.index("non_decode_share")] = 1e-9
+    noise = Noise(
+        row_log_sd=0.01, configuration_log_sd=0.01, run_log_sd=1e-9, degrees_of_freedom=1e9,
+        load_log_sd=0.08,
+    )  # fmt: skip
+    batches = np.array([1.0, 2.0, 4.0, 16.0])
+    rows, asked = (
+        make_rows(
+            terms=round_terms(num_steps=3, batch_size=at), accept_length=2.0, configuration=index
+        )
+        for at, index in ((batches, np.arange(4)), (np.array([8.0, 64.0]), NEW))
+    )
+    rows = replace(rows, run=np.zeros(4, dtype=np.intp))
+    away = np.array([0.03, 0.05, 0.02, -0.06])
+    prior = make_prior(natural=natural, sd=1e-6, noise=noise)
+    found = fit_rows(rows, exact_log_speedup(natural, rows) + away, prior).posterior.predict(asked)
+
+    def shared(one: Array, two: Array) -> Array:
+        apart = np.log2(one)[:, None] - np.log2(two)
+        return np.asarray(0.08**2 * np.exp(-0.5 * (apart / LOAD_OCTAVES["batch"]) ** 2))
+
+    known = shared(batches, batches) + 2 * 0.01**2 * np.eye(4)
+    weights = np.linalg.solve(known, shared(batches, np.array([8.0, 64.0]))).T
+    expected = exact_log_speedup(natural, asked) + weights @ away
+    np.testing.assert_allclose(found.location, expected, atol=1e-4)
+    left = 0.08**2 - np.einsum("ij,ji->i", weights, shared(batches, np.array([8.0, 64.0])))
+    np.testing.assert_allclose(found.log_sd**2, left + 2 * 0.01**2, rtol=0.01)
+    assert found.log_sd[1] > 1.3 * found.log_sd[0]

@@ -8,7 +8,8 @@ from scipy import stats
 
 from specmodel.constants import NAMES, NUM_CONSTANTS, slope, to_internal, to_natural
 from specmodel.cost import BatchCurve, round_cost, round_terms
-from specmodel.posterior import NEW, Posterior, Rows
+from specmodel.effects import NEW
+from specmodel.posterior import Posterior, Rows
 from specmodel.prior import Noise, Prior
 from specmodel.speedup import log_speedup_gradient, speedup
 
@@ -73,8 +74,7 @@ def test_the_variance_is_that_of_a_dense_product(posterior: Posterior, rows: Row
         drawn = scale * NOISE.row_log_sd**2
         drawn += (decode[row] * accept_log_sd) ** 2
         if rows.configuration[row] == NEW:
-            spread = scale * NOISE.configuration_log_sd**2 + rows.terms.carried[row] ** 2
-            drawn += decode[row] ** 2 * spread
+            drawn += decode[row] ** 2 * scale * NOISE.configuration_log_sd**2
         else:
             jacobian[NUM_CONSTANTS + rows.configuration[row]] = -decode[row]
         if rows.run[row] == NEW:
@@ -92,11 +92,11 @@ def test_the_centre_holds_the_effects_of_what_was_seen(posterior: Posterior, row
     found = posterior.predict(rows)
     constants = posterior.constants
     share = found.non_decode_share
-    plain = np.log(speedup(rows.accept_length, round_cost(constants, rows.terms), share))
     effects = posterior.mean[NUM_CONSTANTS:]
     of_cost = np.array([effects[0], effects[1], effects[2], 0, effects[1], 0])
     of_run = np.array([effects[3], effects[4], effects[4], effects[3], 0, 0])
-    expected = plain - found.by_accept_length * of_cost + of_run
+    cost = round_cost(constants, rows.terms) * np.exp(of_cost)
+    expected = np.log(speedup(rows.accept_length, cost, share)) + of_run
     np.testing.assert_allclose(found.location, expected, rtol=1e-12)
 
 
@@ -112,11 +112,8 @@ def test_the_interval_is_that_of_simulated_measurements(posterior: Posterior, ro
     def noise(log_sd: float) -> Array:
         return np.asarray(level * log_sd * rng.standard_normal((draws, len(rows))))
 
-    away = rows.terms.carried * rng.standard_normal((draws, len(rows)))
     of_cost = np.where(
-        rows.configuration == NEW,
-        noise(NOISE.configuration_log_sd) + away,
-        effects[:, rows.configuration],
+        rows.configuration == NEW, noise(NOISE.configuration_log_sd), effects[:, rows.configuration]
     )
     of_run = np.where(
         rows.run == NEW, noise(NOISE.run_log_sd), effects[:, CONFIGURATIONS + rows.run]

@@ -30,7 +30,7 @@ def test_the_reference_point_gives_its_round_cost(reference: Calibration) -> Non
     assert reference.observations[0].round_cost[1] == pytest.approx(2.2965, abs=5e-5)
     answer = reference.predict(2.1)
     assert 2.25 <= answer.round_cost.median <= 2.33
-    assert answer.break_even_accept_length == answer.round_cost
+    assert answer.break_even_accept_length.median == pytest.approx(answer.round_cost.median)
     assert answer.round_cost.low < 2.2965 < answer.round_cost.high
     assert answer.round_cost.low > 1.15
 
@@ -187,7 +187,7 @@ def test_a_measured_non_decode_share_is_kept_for_predictions(
         assert answer.round_cost.low < round_cost < answer.round_cost.high
         output = answer.output_tokens_per_s
         assert output is not None
-        assert output.low < rate < output.high < 1.25 * output.low
+        assert output.low < rate < output.high < 1.3 * output.low
         assert output.median == pytest.approx(rate, rel=0.02)
 
 

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from calibration.fit.prior_learning import LearningSystem, PublicSystem, learn_prior, public_systems
+from calibration.fit.prior_learning import (
+    LearningSystem,
+    PublicSystem,
+    for_other_rigs,
+    learn_prior,
+    public_systems,
+)
 from specmodel.constants import NAMES, NUM_CONSTANTS, to_internal, to_natural
 from specmodel.cost import round_terms
 from specmodel.posterior import Rows
@@ -28,11 +34,12 @@ def test_learning_again_gives_the_packaged_prior(teachers: list[PublicSystem]) -
             target_model=one.target_model,
             rows=one.rows.rows,
             log_speedup=one.rows.log_speedup,
+            curve=one.rows.curve,
         )
         for one in teachers
         if family_of(one.engine) == "sglang"
     ]
-    learned = learn_prior(systems, name="again", rounds=20)
+    learned = for_other_rigs(learn_prior(systems, name="again", rounds=20), "sglang")
     packaged = load_prior(experts_known=True, engine="sglang")
     assert set(learned.learned_from) == set(packaged.learned_from)
     np.testing.assert_allclose(learned.mean, packaged.mean, atol=0.01)

@@ -20,4 +20,4 @@ def test_a_known_spread_of_the_rows_widens_the_interval() -> None:
         widths.append(np.log(high / low))
         laplace = 2 * 1.645 * np.sqrt(fitted.posterior.covariance[1, 1])
         assert 0.7 < widths[-1] / laplace < 1.4
-    assert widths[1] > 1.5 * widths[0]
+    assert widths[1] > 1.2 * widths[0]

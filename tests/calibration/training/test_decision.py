@@ -14,6 +14,7 @@ from specmodel.acceptance import TRANSFER_PRIOR, TransferFactor
 from specmodel.calibration import Calibration
 from specmodel.errors import ParameterError
 from specmodel.prediction import predict
+from specmodel.prior import Noise
 from specmodel.question import AcceptLength, Question
 
 FULL = (0.742, 0.47, 0.29, 0.15, 0.097)
@@ -35,7 +36,7 @@ def certain() -> Calibration:
     """A system without any uncertainty; decoding alone is measured, so that S = tau / R."""
     prior = Calibration.from_prior()
     posterior = prior.posterior
-    quiet = replace(posterior.noise, row_log_sd=1e-7, configuration_log_sd=0.0, run_log_sd=0.0)
+    quiet = Noise(row_log_sd=1e-7, configuration_log_sd=0.0, run_log_sd=0.0, degrees_of_freedom=8.0)
     return replace(
         prior,
         decode_only=True,

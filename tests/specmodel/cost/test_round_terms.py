@@ -43,8 +43,7 @@ def test_with_a_curve_verification_is_the_baseline_at_the_verified_rows() -> Non
     curve = curve_over([1, 2, 4, 8, 16, 32], [0])
     terms = round_terms(num_steps=3, batch_size=[1, 8], context_tokens=0, curve=curve)
     expected = [step_s(4, 0) / step_s(1, 0), step_s(32, 0) / step_s(8, 0)]
-    np.testing.assert_allclose(terms.verify_growth, expected, rtol=1e-9)
-    assert terms.carried.tolist() == [0.0, 0.0]
+    np.testing.assert_allclose(terms.verify_growth, expected, rtol=1e-4)  # read to a thousandth
     assert terms.loads_added.tolist() == [0.0, 0.0]
 
 
@@ -53,16 +52,16 @@ def test_kv_is_counted_once_per_request_and_its_repetition_apart() -> None:
     terms = round_terms(num_steps=3, batch_size=8, context_tokens=8192, curve=curve)
     base = step_s(8, 8192)
     once = FIXED_S + REQUEST_S * 32 + KV_S * 8 * 8192
-    assert terms.verify_growth[0] == pytest.approx(once / base, rel=1e-9)
-    assert terms.kv_growth[0] == pytest.approx(KV_S * 8 * 3 * 8192 / base, rel=1e-9)
+    assert terms.verify_growth[0] == pytest.approx(once / base, rel=1e-4)
+    assert terms.kv_growth[0] == pytest.approx(KV_S * 8 * 3 * 8192 / base, rel=1e-4)
     together = terms.verify_growth[0] + terms.kv_growth[0]
-    assert together == pytest.approx(step_s(32, 8192) / base, rel=1e-9)
+    assert together == pytest.approx(step_s(32, 8192) / base, rel=1e-4)
 
 
 def test_a_draft_step_is_scaled_to_the_reference_step() -> None:
     curve = curve_over([1, 8], [0])
     terms = round_terms(num_steps=3, batch_size=8, context_tokens=0, curve=curve)
-    assert terms.draft_scale[0] == pytest.approx(REFERENCE_STEP_TIME_S / step_s(8, 0))
+    assert terms.draft_scale[0] == pytest.approx(REFERENCE_STEP_TIME_S / step_s(8, 0), rel=1e-4)
     timed = round_terms(num_steps=3, step_time_s=[0.020, np.nan])
     np.testing.assert_allclose(timed.draft_scale, [REFERENCE_STEP_TIME_S / 0.020, 1.0])
 
@@ -100,7 +99,7 @@ def test_scalars_and_arrays_agree_and_rows_can_be_taken() -> None:
             num_steps=depth[row], batch_size=batch[row], context_tokens=context[row], curve=curve
         )
         taken = together.take(np.array([row]))
-        for name in ("num_steps", "verify_growth", "kv_growth", "draft_scale", "carried"):
+        for name in ("num_steps", "verify_growth", "kv_growth", "draft_scale", "expert_growth"):
             assert getattr(alone, name)[0] == pytest.approx(getattr(taken, name)[0], rel=1e-12)
 
 
