@@ -36,6 +36,10 @@ _UNSOUND_POINTS = (
     "a baseline or an accept length of the points is wrong: measure them again at the same load"
 )
 
+UNLIKE_PUBLIC = 0.1
+"""Probability that a rig without points is unlike the public systems of the prior: a judgement, after the
+held-out rigs of which one in ten lies far outside. [-]"""
+
 SAME_BASELINE = 0.01
 """Relative difference up to which baselines at one load count as the same. [-]"""
 
@@ -184,6 +188,8 @@ def predict(system: "Calibration", questions: Sequence[Question]) -> tuple[Predi
     )
     break_even = np.maximum(break_even, 1.0).tolist()
     faster = found.probability_above(1.0)
+    if not system.num_points:  # a rig may be unlike every public one, and then the prior says nothing
+        faster = (1.0 - UNLIKE_PUBLIC) * faster + 0.5 * UNLIKE_PUBLIC
     # What a round is made of at the medians, in baseline steps.
     constants = posterior.constants
     verify, draft, tree = round_cost_parts(constants, rows.terms)

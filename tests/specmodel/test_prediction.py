@@ -114,3 +114,9 @@ def test_one_baseline_rounded_differently_is_one_baseline(points: Points) -> Non
         configuration=Configuration(num_steps=3.0, batch_size=1.0),
     )
     assert predict(calibration, [question])[0].output_tokens_per_s is not None
+
+
+def test_a_prior_alone_is_never_nearly_certain() -> None:
+    for accept in (1.05, 2.0, 3.5, 5.9):
+        found = Calibration.from_prior().predict(accept, depth=5)
+        assert 0.04 < found.probability_faster < 0.96
