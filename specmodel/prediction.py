@@ -188,7 +188,9 @@ def predict(system: "Calibration", questions: Sequence[Question]) -> tuple[Predi
     )
     break_even = np.maximum(break_even, 1.0).tolist()
     faster = found.probability_above(1.0)
-    if not system.num_points:  # a rig may be unlike every public one, and then the prior says nothing
+    if (
+        not system.num_points
+    ):  # a rig may be unlike every public one, and then the prior says nothing
         faster = (1.0 - UNLIKE_PUBLIC) * faster + 0.5 * UNLIKE_PUBLIC
     # What a round is made of at the medians, in baseline steps.
     constants = posterior.constants

@@ -279,7 +279,12 @@ def _matched(
                 for other in left[1]
                 if not _apart(one, other)
                 and (_depth(one) == _depth(other) or not same_depth)
-                and (same_depth or not any(_same_load(one, pair[0]) for pair in pairs))
+                and (
+                    same_depth
+                    or not any(
+                        _away(one, pair[0]) == 0.0 and not _apart(one, pair[0]) for pair in pairs
+                    )
+                )
             ]
             if alike:
                 best = max(alike, key=lambda other: (-_away(one, other), other.tokens_per_s))
@@ -302,11 +307,6 @@ def _matched(
 def _depth(side: Side) -> str:
     """Depth of a side in words."""
     return "not stated" if np.isnan(side.num_steps) else f"{side.num_steps:g}"
-
-
-def _same_load(one: Side, other: Side) -> bool:
-    """Whether two loads of one side differ in what is drafted alone."""
-    return not _apart(one, other) and _away(one, other) == 0.0
 
 
 def _away(one: Side, other: Side) -> float:

@@ -133,7 +133,7 @@ def carry_accept_length(
 
     >>> carried = carry_accept_length(2.75, 5, 10)
     >>> float(carried.value), float(carried.low), float(carried.high)
-    (2.885, 2.79, 3.08)
+    (2.885, 2.796, 3.021)
     """
     length, before, after = np.broadcast_arrays(
         check_accept_length(accept_length, whole("accept_depth", accept_depth, 1)),

@@ -69,7 +69,9 @@ def test_without_any_uncertainty_the_formula_is_left() -> None:
             posterior,
             covariance=np.zeros_like(posterior.covariance),
             noise=replace(
-                posterior.noise, row_log_sd=1e-7, configuration_log_sd=0.0, run_log_sd=0.0
+                posterior.noise,
+                **{name: 0.0 for name in vars(posterior.noise) if name.endswith(("_sd", "_share"))}
+                | {"row_log_sd": 1e-7},
             ),
         ),
     )
