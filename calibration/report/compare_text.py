@@ -40,7 +40,7 @@ def compare_text(found: "Comparison") -> str:
         lines.append(listed("what moved", told or ["not told: no accept length on both sides"]))
     if found.workloads:
         told = [
-            f"{one.name or 'not named'}: {spread(one.speed.ratio)}, {_faster(one.speed)}"
+            f"{one.name or 'not named'}: {spread(one.speed.ratio)}, {_noise(one.speed)}"
             for one in found.workloads
         ]
         lines.append(listed("by workload", told))
@@ -90,13 +90,6 @@ def _said(found: "Comparison") -> str:
     text += f"with probability {probability(sure)}"
     unsure = not any(one.speed.moved for one in found.pairs)
     return text + ("; no difference is more than noise" if unsure else "")
-
-
-def _faster(speed: "Factor") -> str:
-    """Which side is faster, where it is more than noise."""
-    if not speed.moved:
-        return "within noise"
-    return "B is faster" if speed.ratio.median > 1.0 else "A is faster"
 
 
 def _moved(one: "Pair") -> list[str]:
