@@ -25,10 +25,8 @@ _LONGEST_LOAD = 30
 
 def compare_text(found: "Comparison") -> str:
     """Return a comparison as text."""
-    a, b = found.names
-    lines = [wrapped(f"B over A; A is {a}, B is {b}"), "", _table(found)]
-    mean = _said(found)
-    lines += ["", labelled("altogether", mean)]
+    lines = [wrapped("B over A; A is {}, B is {}".format(*found.names)), "", _table(found)]
+    lines += ["", labelled("altogether", _said(found))]
     drafting = [one for one in found.pairs if one.a.num_steps != 0] or [*found.pairs]
     if len(drafting) == 1:
         lines.append(listed("what moved", _moved(drafting[0])))
