@@ -19,7 +19,7 @@ from specmodel.errors import ImpossibleAnswerError
 from specmodel.posterior import Rows
 from specmodel.question import Configuration, Estimate, Question, Run, estimate_json
 from specmodel.speedup import accept_length_for_speedup
-from specmodel.statistics import NORMAL_95, student_t_cdf
+from specmodel.statistics import NORMAL_95, student_t_cdf, student_t_quantile
 from specmodel.units import MILLI
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ _UNSOUND_POINTS = (
 )
 
 UNLIKE_PUBLIC = 0.1
-"""Probability that a rig without points is unlike the public systems of the prior: a judgement, after the
-held-out rigs of which one in ten lies far outside. [-]"""
+"""Probability that a rig without points is unlike the public systems of the prior, which then says nothing
+of who is faster: a judgement, that nobody measured. [-]"""
 
 SAME_BASELINE = 0.01
 """Relative difference up to which baselines at one load count as the same. [-]"""
@@ -188,9 +188,7 @@ def predict(system: "Calibration", questions: Sequence[Question]) -> tuple[Predi
     )
     break_even = np.maximum(break_even, 1.0).tolist()
     faster = found.probability_above(1.0)
-    if (
-        not system.num_points
-    ):  # a rig may be unlike every public one, and then the prior says nothing
+    if not system.num_points:
         faster = (1.0 - UNLIKE_PUBLIC) * faster + 0.5 * UNLIKE_PUBLIC
     # What a round is made of at the medians, in baseline steps.
     constants = posterior.constants
@@ -262,13 +260,16 @@ def _by_round_times(system: "Calibration", questions: Sequence[Question]) -> tup
     """
     in_units = replace(system, baseline_known=True)
     asked = [replace(one, baseline_tokens_per_s=None) for one in questions]
+    # Of the Student-t that its interval is of, a speed-up has the probability above 1.
+    freedom = system.posterior.degrees_of_freedom
+    half = float(student_t_quantile(_HIGH, freedom))
     answers = []
     for question, one in zip(questions, predict(in_units, asked), strict=True):
         given, rate = question.baseline_tokens_per_s, one.baseline_tokens_per_s
         factor = np.nan if given is None or rate is None else given / rate
         gain = one.speedup.scaled(1.0 / factor)
         cost = one.round_cost.scaled(factor)
-        log_sd = np.log(gain.high / gain.low) / (2.0 * NORMAL_95)
+        log_sd = np.log(gain.high / gain.low) / (2.0 * half)
         answers.append(
             replace(
                 one,
@@ -277,7 +278,7 @@ def _by_round_times(system: "Calibration", questions: Sequence[Question]) -> tup
                 speedup=gain,
                 break_even_accept_length=one.break_even_accept_length.scaled(factor),
                 baseline_tokens_per_s=given,
-                probability_faster=float(student_t_cdf(np.log(gain.median) / log_sd, 8.0)),
+                probability_faster=float(student_t_cdf(np.log(gain.median) / log_sd, freedom)),
                 implied_round_cost=one.implied_round_cost * factor,
             )
         )

@@ -28,6 +28,7 @@ SPLITS: Final = 0.8
 """Share of the misfit, as a variance, from which a column is named that explains it. [-]"""
 
 _MOST_NAMED = 3
+_MEASURED: Final = frozenset(NUMBER_NAMES) - {"num_steps", "topk", "batch_size", "context_tokens"}
 
 
 def doubts(calibration: Calibration, usable: SystemRows) -> tuple[str, ...]:
@@ -133,6 +134,3 @@ def _split_by(usable: SystemRows, calibration: Calibration) -> str:
         if explained > share:
             best, share = name, explained
     return f"; column {best} splits them" if best else ""
-
-
-_MEASURED: Final = frozenset(NUMBER_NAMES) - {"num_steps", "topk", "batch_size", "context_tokens"}

@@ -84,8 +84,8 @@ def _said(found: "Comparison") -> str:
     chance = found.probability_b_faster
     side, sure = ("B", chance) if chance >= 0.5 else ("A", 1.0 - chance)
     loads = sum(one.a.num_steps != 0 for one in found.pairs) or len(found.pairs)
-    text = f"speed x {spread(found.overall.ratio)} over {plural(loads, 'load')}; {side} is faster "
-    text += f"with probability {probability(sure)}"
+    text = f"speed x {spread(found.overall.ratio)} over {plural(loads, 'load')}; at one like these "
+    text += f"{side} is faster with probability {probability(sure)}"
     unsure = not any(one.speed.moved for one in found.pairs)
     return text + ("; no difference is more than noise" if unsure else "")
 

@@ -72,6 +72,16 @@ def test_what_compares_with_no_speculation_waits_for_a_baseline(fitted: Fitted) 
         found.predict(target_speedup=1.2, depth=3)
 
 
+def test_the_probability_is_that_of_the_interval(fitted: Fitted) -> None:
+    """At a baseline of the lower end of the tokens/s it is .95, at the upper end .05."""
+    found = fitted(LADDER)
+    output = found.predict(2.4, depth=3).output_tokens_per_s
+    assert output is not None
+    for rate, chance in ((output.low, 0.95), (output.high, 0.05)):
+        answer = found.predict(2.4, depth=3, baseline_tokens_per_s=rate)
+        assert answer.probability_faster == pytest.approx(chance, abs=1e-3)
+
+
 def test_a_given_baseline_says_the_same_as_one_in_the_points(fitted: Fitted) -> None:
     """The right value is that of the identity: round cost accept x baseline / throughput."""
     found = fitted(LADDER)
