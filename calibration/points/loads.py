@@ -66,13 +66,9 @@ def without_waiting(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Note, ...]
     if not waiting.any():
         return frame, ()
     rows = np.flatnonzero(waiting)
-    found = np.maximum(decoding, 1.0)
-    rising = rows[np.argsort(found[rows])]
-    for first in rising:  # equal ones come out a little different in every run
-        same = rising[
-            (found[rising] >= found[first]) & (found[rising] <= BATCH_BAND * found[first])
-        ]
-        found[same] = np.median(found[same])
+    found = _common(
+        np.where(waiting, np.maximum(decoding, 1.0), np.nan), np.log, np.log(BATCH_BAND)
+    )
     loads = frame["_load"].to_numpy(dtype=object, copy=True)
     loads[rows] = None  # what was asked for is not what ran
     notes = tuple(
